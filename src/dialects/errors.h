@@ -1,0 +1,58 @@
+/*
+ * errors.h - every error that a client sees is made here, in the client's own dialect.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/slice.h"
+#include "dialects/surface.h"
+
+/* Why weir itself says no, or how a relay failed. Rows: status for OpenAI and Anthropic, type, code. */
+enum api_error_kind {
+#define ROW(symbol, reason, status, type, code, anthropic_status, anthropic_type) API_##symbol,
+#include "dialects/errors.def"
+#undef ROW
+    API_ERROR_KINDS
+};
+
+struct api_error {
+    enum api_error_kind kind;
+    char text[400];        /* what is wrong and what to do about it; UTF-8, cut at a character */
+    char param[64];        /* the member at fault, or "" */
+    uint32_t retry_after_ms; /* 0: no Retry-After */
+    bool no_retry;         /* x-should-retry: false */
+};
+
+/* Fills and returns `e`. */
+struct api_error *api_error_set(struct api_error *e, enum api_error_kind kind, const char *fmt, ...)
+    WEIR_PRINTF(3, 4);
+
+/* "unknown_model": short stable word for logs and metric labels. */
+const char *api_error_reason(enum api_error_kind kind);
+
+int api_error_status(const struct api_error *e, bool is_anthropic);
+
+/* The JSON body. */
+WEIR_MUST_USE enum weir_err api_error_write_body(const struct api_error *e, bool is_anthropic,
+                                                 struct slice request_id, struct buf *out);
+
+/*
+ * One whole in-band SSE event, blank line included, in the dialect's own form:
+ * chat and completions `data: {"error":{…}}`, messages `event: error`, responses `event: error`
+ * with `sequence` as its sequence_number.
+ */
+WEIR_MUST_USE enum weir_err api_error_write_event(const struct api_error *e, enum dialect dialect,
+                                                  struct slice request_id, uint64_t sequence,
+                                                  struct buf *out);
+
+/*
+ * An engine's error answer: must weir replace it? Context overflow becomes context_length_exceeded
+ * in every dialect; on the Anthropic surface bodies that are not Anthropic-shaped are rewritten with
+ * the engine's message kept. OpenAI-shaped bodies pass unchanged: false.
+ */
+bool api_error_from_engine(enum dialect dialect, int status, bool context_overflow,
+                           struct slice body, struct api_error *out);
