@@ -1,3 +1,4 @@
+#define _GNU_SOURCE 1 /* the strerror_r that returns text */
 #include "base/error.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /*
- * histogram.h - log-linear, mergeable, fixed size: 8 sub-buckets per power of two over
- * [1, 2^40) units, so any quantile is exact within 1/8 (12.5 %); halves of it on average.
- * 0 to 7 are exact; larger values than fit count in the last cell. The unit is the caller's
- * (weir: microseconds).
+ * histogram.h - log-linear, mergeable, fixed size: 8 cells per power of two up to 2^40 units, so
+ * any quantile is at most 1/8 (12.5 %) above the exact value, half of that on average. 0 to 7 are
+ * exact; values that are too large count in the last cell. The unit is the caller's (weir:
+ * microseconds).
  *
  * One thread writes (record, merge into), any thread reads (merge from, quantile): cells are
  * relaxed atomics, written with load + store, so that the writer pays for no locked instruction.
