@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/endpoint.h"
 #include "base/slice.h"
 
 struct engine; /* engines/engine.h */
@@ -81,17 +82,10 @@ struct replica {
 
     /*
      * Where to connect. The control thread replaces it when the name resolves anew; readers copy
-     * under the sequence number (odd: being written). See replica_address().
+     * under the sequence number (odd: being written). See replica_endpoint_get().
      */
     _Atomic uint32_t address_seq;
-    _Atomic uint64_t address_words[18]; /* a struct replica_address, as words */
-};
-
-/* A socket address that fits AF_INET, AF_INET6 and AF_UNIX. length 0: not resolved. */
-struct replica_address {
-    uint32_t length;
-    uint32_t family;
-    unsigned char bytes[128]; /* struct sockaddr_storage */
+    _Atomic uint64_t address_words[17]; /* a struct endpoint, as words */
 };
 
 /* The identity strings are copied. Starts with one reference and state REPLICA_UNKNOWN. */
@@ -105,8 +99,8 @@ struct replica *replica_hold(struct replica *r);
 void replica_drop(struct replica *r);
 
 /* Any thread may read; one thread writes. False while unresolved. */
-bool replica_address_get(const struct replica *r, struct replica_address *out);
-void replica_address_set(struct replica *r, const struct replica_address *address);
+bool replica_endpoint_get(const struct replica *r, struct endpoint *out);
+void replica_endpoint_set(struct replica *r, const struct endpoint *endpoint);
 
 const char *replica_state_name(enum replica_state state);
 
