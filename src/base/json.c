@@ -12,43 +12,42 @@
 enum { JSON_MAX_BYTES = 64 << 20, JSON_MAX_DEPTH = 128 };
 
 /*
- * yyjson reads any depth without recursion; those who walk the result may recurse. Brackets in
- * malformed text may be miscounted, which yyjson then refuses anyway.
+ * yyjson reads any depth without recursion; those who walk the result may recurse. Values lie in
+ * one array in document order, so this is a walk over it with the ends of the open containers.
  */
-static bool is_shallow(struct slice text)
+static bool is_shallow(yyjson_val *root)
 {
+    yyjson_val *ends[JSON_MAX_DEPTH];
     size_t depth = 0;
-    bool in_string = false;
-    for (size_t i = 0; i < text.len; i++) {
-        char c = text.ptr[i];
-        if (in_string) {
-            if (c == '\\')
-                i++;
-            else if (c == '"')
-                in_string = false;
-        } else if (c == '"') {
-            in_string = true;
-        } else if (c == '[' || c == '{') {
-            if (++depth > JSON_MAX_DEPTH)
-                return false;
-        } else if ((c == ']' || c == '}') && depth > 0) {
+    yyjson_val *end = unsafe_yyjson_get_next(root);
+    for (yyjson_val *v = root; v < end; v++) {
+        while (depth > 0 && v >= ends[depth - 1])
             depth--;
-        }
+        if (!yyjson_is_ctn(v))
+            continue;
+        if (depth == JSON_MAX_DEPTH)
+            return false;
+        ends[depth++] = unsafe_yyjson_get_next(v);
     }
     return true;
 }
 
 struct json_doc *json_parse(struct slice text)
 {
-    if (text.len == 0 || text.len > JSON_MAX_BYTES || !is_shallow(text))
+    if (text.len == 0 || text.len > JSON_MAX_BYTES)
         return NULL;
     /*
      * Numbers beyond 64 bits stay text (see json_number): they are valid JSON, and one of them
      * must not make the rest of an answer unreadable. Without YYJSON_READ_INSITU the text is
      * only read; the parameter is not const for the other mode's sake.
      */
-    return (struct json_doc *)yyjson_read_opts((char *)text.ptr, text.len,
-                                               YYJSON_READ_BIGNUM_AS_RAW, NULL, NULL);
+    yyjson_doc *doc =
+        yyjson_read_opts((char *)text.ptr, text.len, YYJSON_READ_BIGNUM_AS_RAW, NULL, NULL);
+    if (doc && !is_shallow(yyjson_doc_get_root(doc))) {
+        yyjson_doc_free(doc);
+        return NULL;
+    }
+    return (struct json_doc *)doc;
 }
 
 void json_doc_free(struct json_doc *doc)

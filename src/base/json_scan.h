@@ -3,7 +3,7 @@
  *
  * weir edits bodies in place, so it needs byte positions, which parsers do not give. The scanner
  * checks the whole text against RFC 8259 (iteratively, with a depth cap), valid UTF-8, and
- * refuses lone surrogate escapes, which engines fail on later (FR-18). It reports the members of
+ * refuses lone surrogate escapes, which engines fail on later. It reports the members of
  * the top-level object; nested values are checked and skipped. Time is linear, memory constant.
  * Long strings are skipped 16 bytes at a time where SSE2 or NEON exists.
  */
@@ -32,7 +32,7 @@ struct json_member {
 typedef enum weir_err (*json_member_fn)(void *ctx, const struct json_member *member);
 
 struct json_scan_result {
-    size_t error_offset;    /* where it went wrong, when it did */
+    size_t error_offset;    /* where it went wrong, when it did; of the value, for a callback */
     const char *error_text; /* what, static; NULL when the callback ended the scan */
     size_t object_start;    /* offset of the top-level '{' */
     size_t object_end;      /* offset of its '}' */
@@ -50,7 +50,8 @@ WEIR_MUST_USE enum weir_err json_scan(struct slice text, json_member_fn fn, void
 bool json_spells(struct slice raw, struct slice plain);
 
 /*
- * Unescapes the text between quotes into `out` of at least raw.len bytes; returns the length.
- * `raw` must have passed json_scan.
+ * Unescapes the text between quotes into `out` of at least raw.len bytes, which may be raw.ptr
+ * itself; returns the length. `raw` should have passed json_scan: an escape that it would refuse
+ * is copied as it is.
  */
 size_t json_unescape(struct slice raw, char *out);
