@@ -1,0 +1,46 @@
+# The front door. Meson and Ninja do the work; see CONTRIBUTING.md.
+
+MAKEFLAGS += --no-print-directory
+TOOLS     := tools
+
+.PHONY: all
+all: build/meson/build.ninja
+	@$(TOOLS)/list_sources.py build/sources.txt
+	@ninja -C build/meson
+	@ln -sf meson/weir build/weir
+
+# One configured folder per variant; all compile the same list of sources.
+SETUP     := meson setup
+SANITIZED := --buildtype=debugoptimized -Doptimization=1 -Db_lundef=false
+
+build/meson/build.ninja:
+	@$(TOOLS)/deps.sh build test
+	@$(SETUP) build/meson
+
+build/asan/build.ninja:
+	@$(TOOLS)/deps.sh build test
+	@CC=clang $(SETUP) build/asan $(SANITIZED) -Db_sanitize=address,undefined
+
+build/tsan/build.ninja:
+	@$(TOOLS)/deps.sh build test
+	@CC=clang $(SETUP) build/tsan $(SANITIZED) -Db_sanitize=thread
+
+build/fuzz/build.ninja:
+	@$(TOOLS)/deps.sh build test
+	@CC=clang $(SETUP) build/fuzz $(SANITIZED) -Db_sanitize=address,undefined -Dfuzzing=true
+
+# Undefined behaviour and sanitizer variants: build/asan/weir (clang, ASan + UBSan), build/tsan/weir.
+.PHONY: asan tsan fuzz-build
+asan: build/asan/build.ninja
+tsan: build/tsan/build.ninja
+fuzz-build: build/fuzz/build.ninja
+asan tsan:
+	@$(TOOLS)/list_sources.py build/sources.txt
+	@ninja -C build/$@
+fuzz-build:
+	@$(TOOLS)/list_sources.py build/sources.txt
+	@ninja -C build/fuzz
+
+.PHONY: clean
+clean:
+	rm -rf build/meson build/asan build/tsan build/fuzz build/weir build/sources.txt
