@@ -87,7 +87,9 @@ size_t json_count(const struct json_value *array_or_object)
 
 struct slice json_string(const struct json_value *v)
 {
-    return slice_of(yyjson_get_str(raw(v)), yyjson_get_len(raw(v)));
+    if (!yyjson_is_str(raw(v)))
+        return (struct slice){0};
+    return slice_of(unsafe_yyjson_get_str(raw(v)), unsafe_yyjson_get_len(raw(v)));
 }
 
 int64_t json_int(const struct json_value *v, int64_t fallback)

@@ -137,16 +137,19 @@ static bool scan_escape(struct scanner *s)
     return true;
 }
 
-/*
- * A run of non-ASCII characters. Nearly all of a run in Chinese, Japanese or Korean are three
- * bytes with a lead that allows any second one; these take a short way.
- */
+/* Three bytes at `p`, of four readable ones, whose lead allows any second byte (not E0, not ED). */
+static bool is_common_triple(cursor p)
+{
+    uint32_t word = p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+    return (word & 0xc0c0f0) == 0x8080e0 && p[0] != 0xe0 && p[0] != 0xed;
+}
+
+/* A run of non-ASCII characters; in Chinese, Japanese and Korean nearly all are triples. */
 static bool scan_utf8(struct scanner *s)
 {
     cursor p = s->at;
     while (p < s->end && *p >= 0x80) {
-        if (s->end - p >= 3 && p[0] > 0xe0 && p[0] < 0xed && utf8_is_tail(p[1]) &&
-            utf8_is_tail(p[2])) {
+        if (s->end - p >= 4 && is_common_triple(p)) {
             p += 3;
             continue;
         }
