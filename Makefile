@@ -14,22 +14,22 @@ SETUP     := meson setup
 SANITIZED := --buildtype=debugoptimized -Doptimization=1 -Db_lundef=false
 
 build/meson/build.ninja:
-	@$(TOOLS)/deps.sh build test
+	@$(TOOLS)/deps.sh build
 	@$(SETUP) build/meson
 
 build/asan/build.ninja:
-	@$(TOOLS)/deps.sh build test
+	@$(TOOLS)/deps.sh build
 	@CC=clang $(SETUP) build/asan $(SANITIZED) -Db_sanitize=address,undefined
 
 build/tsan/build.ninja:
-	@$(TOOLS)/deps.sh build test
+	@$(TOOLS)/deps.sh build
 	@CC=clang $(SETUP) build/tsan $(SANITIZED) -Db_sanitize=thread
 
 build/fuzz/build.ninja:
-	@$(TOOLS)/deps.sh build test
+	@$(TOOLS)/deps.sh build
 	@CC=clang $(SETUP) build/fuzz $(SANITIZED) -Db_sanitize=address,undefined -Dfuzzing=true
 
-# Undefined behaviour and sanitizer variants: build/asan/weir (clang, ASan + UBSan), build/tsan/weir.
+# Sanitizer variants: build/asan/weir (clang, ASan + UBSan), build/tsan/weir.
 .PHONY: asan tsan fuzz-build
 asan: build/asan/build.ninja
 tsan: build/tsan/build.ninja
@@ -40,6 +40,11 @@ asan tsan:
 fuzz-build:
 	@$(TOOLS)/list_sources.py build/sources.txt
 	@ninja -C build/fuzz
+
+# Everything that must be green; ends with one line "N passed, N failed".
+.PHONY: test
+test:
+	@$(TOOLS)/test.py
 
 .PHONY: clean
 clean:
