@@ -49,6 +49,7 @@ uint64_t loop_now_ns(const struct loop *loop);
 
 WEIR_MUST_USE enum weir_err loop_add(struct loop *loop, struct loop_fd *fd, int descriptor);
 void loop_remove(struct loop *loop, struct loop_fd *fd); /* does not close the descriptor */
+void loop_close(struct loop_fd *fd);                     /* closes it: the kernel forgets it too */
 
 /* For descriptors that a library watches level-triggered; `events` of LOOP_READ | LOOP_WRITE. */
 WEIR_MUST_USE enum weir_err loop_add_level(struct loop *loop, struct loop_fd *fd, int descriptor,
