@@ -1,4 +1,3 @@
-#define _GNU_SOURCE 1 /* the strerror_r that returns text */
 #include "base/error.h"
 
 #include <stdio.h>

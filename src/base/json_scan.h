@@ -28,7 +28,11 @@ struct json_member {
     bool key_escaped; /* the key contains a backslash */
 };
 
-/* Called for each top-level member in order. Anything but WEIR_OK ends the scan and is returned. */
+/*
+ * Called for each top-level member in order, before what follows it was checked: act on members
+ * only after the scan came back with WEIR_OK. Duplicate keys are all reported. Anything but
+ * WEIR_OK ends the scan and is returned.
+ */
 typedef enum weir_err (*json_member_fn)(void *ctx, const struct json_member *member);
 
 struct json_scan_result {

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE 1 /* memmem */
 #include "base/slice.h"
 
 static unsigned char lower(char c)
