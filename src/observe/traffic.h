@@ -14,39 +14,40 @@
 
 #include "base/histogram.h"
 #include "base/slice.h"
-
-/* How a request ended, for the client's side of the promise. */
-enum outcome {
-    OUTCOME_OK,          /* completed; good or late is decided by the SLO */
-    OUTCOME_CLIENT_FAULT,/* 4xx: the client's own, ours or relayed; not in the attainment */
-    OUTCOME_ABANDONED,   /* the client left (499); counted apart */
-    OUTCOME_SHED,        /* weir refused for lack of capacity: 503/529 before any engine answered */
-    OUTCOME_FAILED,      /* 5xx, truncation, timeout */
-    OUTCOMES
-};
+#include "observe/genai.h"
+#include "observe/outcome.h"
 
 struct request_record; /* observe/record.h */
 
+/* About 15 kB; pages that no request touched take no memory. */
 struct traffic_shard {
     _Atomic uint64_t requests[OUTCOMES];
-    _Atomic uint64_t good;           /* completed within both promises */
+    _Atomic uint64_t good;                 /* completed within both promises */
     _Atomic uint64_t late_ttft, late_tpot; /* completed, but missed this promise */
-    _Atomic uint64_t offered;        /* generating requests that count for attainment */
+    _Atomic uint64_t offered;              /* generating requests that count for attainment */
     _Atomic uint64_t retries;
     _Atomic uint64_t tokens_in, tokens_out, tokens_cached, good_tokens_out;
     _Atomic uint64_t bytes_in, bytes_out;
-    /* microseconds */
+    /*
+     * Microseconds. duration: every request. ttft: each streamed one with content, however it
+     * ended. tpot: completed ones of two tokens and more. queue: those that an engine was asked
+     * for, or that waited.
+     */
     struct histogram duration, ttft, tpot, itl, queue;
+    struct genai_shard genai;
+    char apart[64]; /* a cache line between two workers, however the heap aligns */
 };
 
 struct traffic {
-    const char *model; /* owned */
-    const char *pool;  /* owned; "" for the model's own */
+    const char *model;                   /* owned */
+    const char *pool;                    /* owned; "" for the model's own */
+    size_t index;                        /* as in traffic_at() */
+    const struct traffic *next_of_model; /* the one of the same model made before; NULL: none */
     size_t shard_count;
-    struct traffic_shard *shards; /* one per worker, cache-line apart */
+    struct traffic_shard *shards; /* one per worker */
 };
 
-/* The process-wide registry; one lock, control thread and reload only. */
+/* The process-wide registry. One lock, never on the request path. */
 struct traffic_registry;
 struct traffic_registry *traffic_registry_new(size_t shard_count);
 void traffic_registry_free(struct traffic_registry *registry);
@@ -55,8 +56,13 @@ void traffic_registry_free(struct traffic_registry *registry);
 enum { TRAFFIC_MAX = 4096 };
 struct traffic *traffic_get(struct traffic_registry *registry, struct slice model,
                             struct slice pool);
+
+/* In the order in which they were made. Any thread. */
 size_t traffic_count(const struct traffic_registry *registry);
 struct traffic *traffic_at(const struct traffic_registry *registry, size_t index);
+
+/* The newest traffic of a model; next_of_model leads to the others. NULL when there is none. */
+const struct traffic *traffic_of_model(const struct traffic_registry *registry, struct slice model);
 
 /* Once per request, by the worker that owns `shard`. */
 void traffic_record(struct traffic_shard *shard, const struct request_record *record);
