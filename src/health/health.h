@@ -2,10 +2,13 @@
  * health.h - passive health of a replica, and the retry budget: pure, driven by serve and sim.
  *
  * Passive ejection: `eject_after` failures in a row put a replica out for `eject_base_ns`, doubled
- * at each ejection in a row up to `eject_max_ns`. When the time is over one trial request may pass
- * (half-open); its success brings the replica back on a ramp, its failure ejects anew. Never more
- * than `eject_max_share` of a pool is out at once, so a bad client or a bad release of weir's own
- * cannot take the fleet away.
+ * at each ejection in a row up to `eject_max_ns`; a row ends when a replica has served for
+ * `eject_max_ns` since its return. When the time is over one trial request may pass (half-open);
+ * its success brings the replica back on a ramp, its failure ejects anew. Not more than
+ * `eject_max_share` of a pool (but at least one replica of two or more) is out at once, so a bad
+ * client or a bad release of weir's own cannot take the fleet away. Workers that eject different
+ * replicas in the same instant may overshoot this by one each. A replica that is alone in its pool
+ * is never ejected: there is nothing better.
  *
  * What counts: connect errors, resets and 5xx before the first byte, truncated answers, silence.
  * What never counts: 4xx, clients that left, 429/503/529 (the engine is busy, not broken).
@@ -19,13 +22,13 @@
 #include "model/replica.h"
 
 struct health_rules {
-    uint32_t eject_after;    /* failures in a row */
+    uint32_t eject_after; /* failures in a row */
     uint64_t eject_base_ns;
     uint64_t eject_max_ns;
-    double eject_max_share;  /* 0..1 of a pool */
-    uint64_t busy_ns;        /* how long a "busy" answer makes a replica less attractive */
-    uint32_t down_after;     /* active checks failed in a row: DOWN */
-    uint32_t up_after;       /* active checks passed in a row: READY */
+    double eject_max_share; /* 0..1 of a pool */
+    uint64_t busy_ns;       /* how long a "busy" answer makes a replica less attractive */
+    uint32_t down_after;    /* active checks failed in a row: DOWN */
+    uint32_t up_after;      /* active checks passed in a row: READY */
 };
 
 enum health_outcome {
@@ -39,12 +42,17 @@ enum health_outcome {
 enum health_change { HEALTH_SAME, HEALTH_EJECTED, HEALTH_RETURNED };
 
 /*
- * A request on `r` began. Marks the trial when `r` was ejected and its time is over; of several
- * workers exactly one gets true from health_may_try().
+ * May the request that chose `r` go there? True when `r` is not ejected. When its ejection is over
+ * this marks the trial, and of several workers exactly one gets true; the others choose again, with
+ * `r` among the tried. A request in a desperate view does not ask.
  */
 bool health_may_try(struct replica *r, const struct health_rules *rules, uint64_t now_ns);
 
-/* It ended. `out_count` of `pool_size` replicas are ejected now (see health_ejected_count). */
+/*
+ * A request on `r` ended. `out_count` of `pool_size` replicas are ejected now (see
+ * health_ejected_count; both are read only when the outcome is a fault). Results of requests that
+ * began before an ejection neither lengthen nor end it.
+ */
 enum health_change health_report(struct replica *r, const struct health_rules *rules,
                                  enum health_outcome outcome, size_t out_count, size_t pool_size,
                                  uint64_t now_ns);

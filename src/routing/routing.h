@@ -18,7 +18,8 @@
 #include "model/replica.h"
 #include "model/request.h"
 
-struct rng; /* base/rng.h */
+struct pool; /* model/fleet.h */
+struct rng;  /* base/rng.h */
 
 enum { ROUTE_NONE = -1 }; /* no replica can take it; the driver decides what follows */
 
@@ -30,9 +31,13 @@ struct pool_view {
     size_t count;
     uint32_t tried[ROUTE_MAX_TRIED]; /* ids this request has failed on; not to be chosen again */
     size_t tried_count;
-    bool desperate; /* second round: ejected and unknown replicas may be chosen too */
+    bool desperate;   /* second round: ejected and unknown replicas may be chosen too */
+    bool ring_order;  /* `replicas` is sorted by ring_hash (fleet_index() does): hashing is O(1) */
     uint64_t ramp_ns; /* how long a returning replica takes to its full share; 0: at once */
 };
+
+/* A first round's view of a pool of an indexed fleet. */
+void pool_view_init(struct pool_view *view, const struct pool *pool, uint64_t ramp_ns);
 
 struct route_result {
     bool completed;         /* the engine ended the response; false: it failed or the client left */
@@ -72,12 +77,23 @@ bool route_policy_at(size_t index, const char **name, const char **help);
  */
 bool route_usable(const struct pool_view *pool, size_t index, uint64_t now_ns);
 
-/* 0..1: the share of its fair load that a returning replica should get now. */
+/* Above 0, up to 1: the share of its fair load that a returning replica should get now. */
 double route_ramp(const struct pool_view *pool, const struct replica *r, uint64_t now_ns);
 
 /*
+ * Usable, and this time a candidate: a returning replica takes part in a share `route_ramp` of
+ * the decisions. Policies fall back to route_usable() when nobody takes part.
+ */
+bool route_takes_part(const struct pool_view *pool, size_t index, struct rng *rng, uint64_t now_ns);
+
+/* The first usable replica at or behind a random position, or ROUTE_NONE: the last resort,
+ * O(count). */
+int route_first_usable(const struct pool_view *pool, struct rng *rng, uint64_t now_ns);
+
+/*
  * Work in front of a new request, in seconds as far as speeds are known, in relative units else:
- * (prompt + output tokens in flight + the engine's own queue) over learned speed and ramp, with a
- * penalty while the engine says it is busy. Comparable between replicas of one view.
+ * (prompt + output tokens in flight + what other clients of the engine have there) over learned
+ * speed and ramp, with a penalty while the engine says it is busy, and in desperate views a large
+ * one for what is wrong with the replica. Comparable between replicas of one view.
  */
 double route_load(const struct pool_view *pool, const struct replica *r, uint64_t now_ns);
