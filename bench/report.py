@@ -1,0 +1,79 @@
+"""Rounds to rows, rows to a table for people and to JSON for machines."""
+
+import statistics
+
+COLUMNS = [  # heading, key of the row, format
+    ("per second", "per_second", "{:,.0f}"),
+    ("CPU us/unit", "cpu_us_per_unit", "{:.2f}"),
+    ("user us", "user_us_per_unit", "{:.2f}"),
+    ("x nginx", "ratio_to_nginx", "{:.2f}"),
+    ("x nginx+log", "ratio_to_nginx_log", "{:.2f}"),
+    ("p50 us", "p50_us", "{:,.0f}"),  # to the first content; of an answer not streamed, to its end
+    ("p99 us", "p99_us", "{:,.0f}"),
+    ("+TTFT p50", "added_ttft_p50_us", "{:,.0f}"),
+    ("+TTFT p99", "added_ttft_p99_us", "{:,.0f}"),
+    ("gap p99 us", "gap_p99_us", "{:,.0f}"),
+    ("B/stream", "rss_bytes_per_stream", "{:,.0f}"),
+    ("calls/unit", "syscalls_per_unit", "{:.2f}"),
+    ("errors", "errors", "{}"),
+]
+SUMMED = {"errors"}
+REFERENCES = ("nginx", "nginx_log")
+
+
+def _middle(rounds, key):
+    values = [one[key] for one in rounds if one.get(key) is not None]
+    if not values:
+        return None
+    return sum(values) if key in SUMMED else statistics.median(values)
+
+
+def _ratio(rounds, reference, key="cpu_us_per_unit"):
+    """Median of the rounds' own ratios: both were measured within seconds of each other."""
+    pairs = [(one[key], other[key]) for one, other in zip(rounds, reference)
+             if one.get(key) and other.get(key)]
+    return statistics.median(mine / theirs for mine, theirs in pairs) if pairs else None
+
+
+def make_rows(scenario, rounds):
+    """`rounds`: target -> one result per round. One row per target."""
+    rows = []
+    for target, results in rounds.items():
+        keys = {key: None for result in results for key in result}
+        row = {"scenario": scenario.name, "target": target, "unit": scenario.unit,
+               "cpu_us_per_unit": None, "ratio_to_nginx": None}
+        row |= {key: _middle(results, key) for key in keys if key != "syscalls"}
+        if "syscalls" in keys:
+            row["syscalls"] = results[0]["syscalls"]
+        for reference in REFERENCES:
+            if rounds.get(reference):
+                row[f"ratio_to_{reference}"] = _ratio(results, rounds[reference])
+        if rounds.get("direct") and scenario.streams and target != "direct":
+            for key in ("p50_us", "p99_us"):
+                if row.get(key) is not None and "added_ttft_" + key not in row:
+                    row["added_ttft_" + key] = row[key] - _middle(rounds["direct"], key)
+        if scenario.budget is not None:
+            row["budget_ratio"] = scenario.budget
+        row["rounds"] = len(results)
+        rows.append(row)
+    return rows
+
+
+def print_table(scenario, rows):
+    shown = [column for column in COLUMNS if any(row.get(column[1]) is not None for row in rows)]
+    width = max(len(row["target"]) for row in rows)
+    print(f"\n{scenario.name}: {scenario.what}")
+    print("  " + " " * width + "".join(f"{heading:>13}" for heading, _, _ in shown))
+    for row in rows:
+        cells = (pattern.format(row[key]) if row.get(key) is not None else "-"
+                 for _, key, pattern in shown)
+        print(f"  {row['target']:<{width}}" + "".join(f"{cell:>13}" for cell in cells))
+    for row in rows:
+        if "syscalls" in row:
+            calls = sorted(row["syscalls"].items(), key=lambda item: -item[1])
+            print(f"  {row['target']}: " + ", ".join(f"{call} {n:g}" for call, n in calls))
+        ratio = row.get("ratio_to_nginx")
+        if row["target"].startswith("weir") and scenario.budget is not None and ratio is not None:
+            verdict = "within" if ratio <= scenario.budget else "OVER"
+            print(f"  {row['target']} is {verdict} its budget: {ratio:.2f} x nginx, "
+                  f"at most {scenario.budget:.2f}")
