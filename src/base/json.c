@@ -224,7 +224,7 @@ static enum weir_err put_escaped(struct buf *out, struct slice text)
         char made[8];
         const char *replacement = escape(p + at, text.len - at, &len, made);
         if (replacement) {
-            enum weir_err rc = buf_append(out, slice_of(text.ptr + run, at - run));
+            enum weir_err rc = buf_append(out, slice_from(slice_of(text.ptr, at), run));
             if (!rc)
                 rc = buf_append(out, slice_str(replacement));
             if (rc)
@@ -233,7 +233,7 @@ static enum weir_err put_escaped(struct buf *out, struct slice text)
         }
         at += len;
     }
-    return buf_append(out, slice_of(text.ptr + run, at - run));
+    return buf_append(out, slice_from(slice_of(text.ptr, at), run));
 }
 
 enum weir_err json_put_string(struct buf *out, struct slice text)

@@ -28,7 +28,7 @@ static void test_pieces_keep_their_bytes(void **state)
 {
     enum { PIECES = 500 };
     const uint64_t seed = 2;
-    print_message("seed %llu\n", (unsigned long long)seed);
+    print_message("# seed %llu\n", (unsigned long long)seed);
     struct rng rng;
     rng_seed(&rng, seed);
     struct arena a;

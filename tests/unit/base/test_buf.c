@@ -99,7 +99,7 @@ static void test_any_sequence_keeps_the_bytes(void **state)
 {
     enum { MAX = 3000, TOTAL = 1 << 20 };
     const uint64_t seed = 1;
-    print_message("seed %llu\n", (unsigned long long)seed);
+    print_message("# seed %llu\n", (unsigned long long)seed);
     struct rng rng;
     rng_seed(&rng, seed);
     static char model[TOTAL + MAX];

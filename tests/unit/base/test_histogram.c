@@ -62,7 +62,7 @@ static void test_quantiles_and_counts_agree_with_sorting(void **state)
     static uint64_t values[VALUES];
     static struct histogram h, halves[2];
     for (uint64_t seed = 1; seed <= 5; seed++) {
-        print_message("seed %llu\n", (unsigned long long)seed);
+        print_message("# seed %llu\n", (unsigned long long)seed);
         struct rng rng;
         rng_seed(&rng, seed);
         memset(&h, 0, sizeof h);

@@ -158,7 +158,7 @@ static void test_strings_are_escaped_for_json_sse_and_html(void **state)
 static void test_any_bytes_become_valid_json_and_valid_utf8_comes_back(void **state)
 {
     const uint64_t seed = 7;
-    print_message("seed %llu\n", (unsigned long long)seed);
+    print_message("# seed %llu\n", (unsigned long long)seed);
     struct rng rng;
     rng_seed(&rng, seed);
     static const char alphabet[] = "a\"\\/<\n\x01\xe2\x80\xa8\xa9\xc3\xf0\x9f\x98";
@@ -197,7 +197,7 @@ static void test_a_string_that_does_not_fit_adds_nothing(void **state)
 static void test_numbers_read_back_as_the_same_double(void **state)
 {
     const uint64_t seed = 8;
-    print_message("seed %llu\n", (unsigned long long)seed);
+    print_message("# seed %llu\n", (unsigned long long)seed);
     struct rng rng;
     rng_seed(&rng, seed);
     struct buf b;

@@ -474,7 +474,7 @@ static void damage(char *text, size_t *len, struct rng *rng)
 static void test_damaged_documents_get_the_same_verdict_as_from_the_parser(void **state)
 {
     const uint64_t seed = 9;
-    print_message("seed %llu\n", (unsigned long long)seed);
+    print_message("# seed %llu\n", (unsigned long long)seed);
     struct rng rng;
     rng_seed(&rng, seed);
     struct buf b;

@@ -80,7 +80,7 @@ static void assert_holds(const struct map *m, int *const *oracle, size_t count)
 static void test_sets_and_removals_agree_with_an_array(void **state)
 {
     const uint64_t seed = 4;
-    print_message("seed %llu\n", (unsigned long long)seed);
+    print_message("# seed %llu\n", (unsigned long long)seed);
     struct rng rng;
     rng_seed(&rng, seed);
     for (size_t i = 0; i < KEYS; i++)

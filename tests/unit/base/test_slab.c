@@ -52,7 +52,7 @@ static void test_no_object_is_out_twice_and_memory_is_reused(void **state)
 {
     enum { OBJECTS = 200, ROUNDS = 20000 };
     const uint64_t seed = 3;
-    print_message("seed %llu\n", (unsigned long long)seed);
+    print_message("# seed %llu\n", (unsigned long long)seed);
     struct rng rng;
     rng_seed(&rng, seed);
     struct slab s;
