@@ -11,21 +11,21 @@
 
 /* Zero it at the start of a stream and after each event that was taken. */
 struct sse_cursor {
-    size_t scanned;   /* bytes of the pending event already looked at */
-    bool line_empty;  /* nothing since the last line end: the next line end completes the event */
-    bool started;     /* at least one byte of the event was seen */
+    size_t scanned;  /* bytes of the pending event already looked at */
+    bool line_empty; /* nothing since the last line end: the next line end completes the event */
 };
 
 /*
  * Length of the first whole event in `pending`, blank line included, or 0 while it is incomplete.
- * `pending` starts where the last call's did and may have grown. A CR at the very end of pending
- * counts as the line end; a following LF belongs to it and is returned as part of the next event's
- * front (readers skip leading line ends).
+ * `pending` starts where the last call's did and may have grown. Line ends where an event would
+ * begin are returned at once as an event of their own that has no field: nothing needs to wait for
+ * what follows them. So a CR at the very end of `pending` may end an event; a LF that follows it
+ * comes alone.
  */
 size_t sse_event_length(struct sse_cursor *cursor, struct slice pending);
 
 /*
- * The next field of an event, leading line ends skipped: name and value without the one optional
- * space; a comment has an empty name. False at the end. Start with *offset = 0.
+ * The next field of an event: name and value without the one optional space behind the colon; a
+ * comment has an empty name. Empty lines are skipped. False at the end. Start with *offset = 0.
  */
 bool sse_next_field(struct slice event, size_t *offset, struct slice *name, struct slice *value);
