@@ -1,4 +1,4 @@
-"""Rounds to rows, rows to a table for people and to JSON for machines."""
+"""Rounds to rows, rows to tables: on the screen, and in docs/performance.md."""
 
 import statistics
 
@@ -77,3 +77,66 @@ def print_table(scenario, rows):
             verdict = "within" if ratio <= scenario.budget else "OVER"
             print(f"  {row['target']} is {verdict} its budget: {ratio:.2f} x nginx, "
                   f"at most {scenario.budget:.2f}")
+
+
+SINGLE_FIGURES = [  # what, scenario, key
+    ("added TTFT p50, µs", "ttft", "added_ttft_p50_us"),
+    ("added TTFT p99, µs", "ttft", "added_ttft_p99_us"),
+    ("memory per waiting stream, bytes", "memory", "rss_bytes_per_stream"),
+    ("system calls per small request", "syscalls_small", "syscalls_per_unit"),
+    ("system calls per event", "syscalls_sse", "syscalls_per_unit"),
+]
+DOCS_BEGIN, DOCS_END = "<!-- figures: begin -->\n", "<!-- figures: end -->\n"
+
+
+def _markdown_row(cells):
+    return "| " + " | ".join(cells) + " |"
+
+
+def _markdown_table(heading, rows):
+    yield _markdown_row(heading)
+    yield _markdown_row(["---"] + ["---:"] * (len(heading) - 1))
+    yield from map(_markdown_row, rows)
+
+
+def _cpu_rows(cells, targets):
+    """A line per scenario that measures CPU time: nginx's, and the ratio of all others to it."""
+    for scenario in dict.fromkeys(name for name, _ in cells):
+        nginx = cells.get((scenario, "nginx"), {})
+        if nginx.get("cpu_us_per_unit") is None:
+            continue
+        ratios = (cells.get((scenario, target), {}).get("ratio_to_nginx") for target in targets)
+        budget = nginx.get("budget_ratio")
+        yield [scenario, nginx["unit"], f"{nginx['cpu_us_per_unit']:.1f}",
+               *(f"{ratio:.2f}" if ratio is not None else "-" for ratio in ratios),
+               f"{budget:.2f}" if budget else "-"]
+
+
+def _figure_rows(cells, targets):
+    for what, scenario, key in SINGLE_FIGURES:
+        values = [cells.get((scenario, target), {}).get(key) for target in targets]
+        if any(value is not None for value in values):
+            pattern = "{:,.1f}" if key == "syscalls_per_unit" else "{:,.0f}"
+            yield [what, *(pattern.format(value) if value is not None else "-"
+                           for value in values)]
+
+
+def markdown(rows):
+    cells = {(row["scenario"], row["target"]): row for row in rows}
+    targets = [target for target in dict.fromkeys(row["target"] for row in rows)
+               if target != "direct"]
+    others = [target for target in targets if target != "nginx"]
+    cpu = _markdown_table(["scenario", "unit", "nginx, µs", *others, "budget"],
+                          _cpu_rows(cells, others))
+    figures = _markdown_table(["figure", *targets], _figure_rows(cells, targets))
+    return ("CPU time per unit: nginx's in µs, the others as a ratio to it.\n\n" +
+            "\n".join(cpu) + "\n\n" + "\n".join(figures) + "\n")
+
+
+def update_docs(path, rows):
+    """Puts the figures of this run where the page has its own."""
+    before, begin, rest = path.read_text().partition(DOCS_BEGIN)
+    _, end, after = rest.partition(DOCS_END)
+    if not begin or not end:
+        raise ValueError(f"{path} has lost the marks between which its figures stand")
+    path.write_text(before + begin + "\n" + markdown(rows) + "\n" + end + after)

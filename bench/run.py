@@ -19,7 +19,7 @@ from pathlib import Path
 
 from measure import KINDS, LOAD_CORE, Bench, Failed
 from processes import Children
-from report import make_rows, print_table
+from report import make_rows, print_table, update_docs
 from scenarios import SCENARIOS
 from targets import ROOT, TARGETS, find_target, missing_programs
 
@@ -66,6 +66,8 @@ def read_arguments():
     parser.add_argument("--realtime", action="store_true",
                         help="SCHED_RR for all parts, against other work on the machine; needs root")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "bench.json")
+    parser.add_argument("--update-docs", action="store_true",
+                        help="put the figures into docs/performance.md")
     arguments = parser.parse_args()
 
     targets = TARGET_NAMES if not arguments.quick else ["direct", "nginx", "haproxy", "weir"]
@@ -188,6 +190,8 @@ def main():
             sys.exit("\nbench: interrupted; nothing written")
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text(json.dumps(rows, indent=1) + "\n")
+    if arguments.update_docs:
+        update_docs(ROOT / "docs" / "performance.md", rows)
     errors = sum(row.get("errors") or 0 for row in rows)
     print(f"\nbench: {len(rows)} rows in {os.path.relpath(arguments.output)}, "
           f"{errors} failed requests, {failures} failed measurements")
