@@ -22,7 +22,7 @@ enum {
     RING_BYTES = 1 << 20, /* about 2,000 lines: 100 ms of 20,000 requests/s; a power of two */
     RING_MASK = RING_BYTES - 1,
     WRITE_EVERY_MS = 100,
-    CLOSE_WAIT_MS = 1000,
+    CLOSE_WAIT_MS = 300, /* a reader that is alive empties a pipe in far less */
     FILE_CHUNK = 256 << 10,
 };
 
@@ -151,7 +151,7 @@ static void consume(struct access_log_ring *ring, size_t len)
 }
 
 /* Throws away what is held, or only up to the next newline; counts the lines. */
-static void drop(struct access_log *log, struct access_log_ring *ring, bool only_one)
+static void drop_held(struct access_log *log, struct access_log_ring *ring, bool only_one)
 {
     uint64_t left = held(ring);
     uint64_t head = relaxed_get(&ring->head);
@@ -166,48 +166,62 @@ static void drop(struct access_log *log, struct access_log_ring *ring, bool only
         consume(ring, i);
 }
 
+static void drop_all(struct access_log *log)
+{
+    for (size_t i = 0; i < log->ring_count; i++)
+        drop_held(log, &log->rings[i], false);
+}
+
+enum progress {
+    WENT_ON,   /* bytes were written */
+    MUST_WAIT, /* the reader is slow */
+    REFUSED    /* an error, which was said */
+};
+
 /*
  * Standard output is shared with whoever started us, so it must not be made non-blocking; poll()
  * tells whether a chunk will be taken. Up to PIPE_BUF bytes of whole lines are also never mixed
- * with what others write to the same pipe. False: not now, or an error that was said.
+ * with what others write to the same pipe.
  */
-static bool write_chunk(struct access_log *log, struct access_log_ring *ring)
+static enum progress write_chunk(struct access_log *log, struct access_log_ring *ring)
 {
     struct pollfd poller = {.fd = log->fd, .events = POLLOUT};
     if (poll(&poller, 1, 0) <= 0)
-        return false;
+        return MUST_WAIT;
     ssize_t wrote = write_ring(log->fd, ring, chunk_len(ring, log->chunk));
     if (wrote > 0) {
         consume(ring, (size_t)wrote);
-        return true;
+        return WENT_ON;
     }
     int why = wrote < 0 ? errno : ENOSPC;
     if (why == EINTR)
-        return true;
+        return WENT_ON;
     if (why == EAGAIN)
-        return false;
+        return MUST_WAIT;
     log_limited(&log->write_limit, clock_now_ns(), LOG_ERROR, "access_log",
                 "cannot write the access log to %s: %s; requests go on, lines are held in memory "
                 "and then lost",
                 path_shown(log), strerror(why));
     if (why == EPIPE) /* nobody will ever read them */
-        drop(log, ring, false);
-    return false;
+        drop_all(log);
+    return REFUSED;
 }
 
-/* Rings in turn, each until it is empty. False: the file takes no more for now. */
-static bool write_rings(struct access_log *log)
+/* Rings in turn, each until it is empty. WENT_ON: all is written. */
+static enum progress write_rings(struct access_log *log)
 {
     for (size_t n = 0; n < log->ring_count; n++) {
         struct access_log_ring *ring = &log->rings[log->next_ring];
         /* What is there now and not what comes meanwhile: a busy worker must not starve others. */
         uint64_t end = atomic_load_explicit(&ring->tail, memory_order_acquire);
-        while (relaxed_get(&ring->head) < end || ring->is_inside_line)
-            if (!write_chunk(log, ring))
-                return false;
+        while (relaxed_get(&ring->head) < end || ring->is_inside_line) {
+            enum progress progress = write_chunk(log, ring);
+            if (progress != WENT_ON)
+                return progress;
+        }
         log->next_ring = (log->next_ring + 1) % log->ring_count;
     }
-    return true;
+    return WENT_ON;
 }
 
 static void say_lost(struct access_log *log)
@@ -246,7 +260,7 @@ static void reopen(struct access_log *log)
     }
     for (size_t i = 0; i < log->ring_count; i++)
         if (log->rings[i].is_inside_line) /* its first half is in the old file */
-            drop(log, &log->rings[i], true);
+            drop_held(log, &log->rings[i], true);
     close(log->fd);
     use_fd(log, fd);
 }
@@ -264,10 +278,9 @@ static void wait_for_work(const struct access_log *log)
 static void write_rest(struct access_log *log)
 {
     uint64_t deadline_ns = clock_now_ns() + CLOSE_WAIT_MS * NS_PER_MS;
-    while (!write_rings(log) && clock_now_ns() < deadline_ns)
+    while (write_rings(log) == MUST_WAIT && clock_now_ns() < deadline_ns)
         poll(NULL, 0, WRITE_EVERY_MS / 10);
-    for (size_t i = 0; i < log->ring_count; i++)
-        drop(log, &log->rings[i], false);
+    drop_all(log);
     say_lost(log);
 }
 

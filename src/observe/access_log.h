@@ -37,7 +37,7 @@ void access_log_reopen(struct access_log *log);
 uint64_t access_log_lost(const struct access_log *log);
 
 /*
- * When no worker writes any more: writes what is left, for a second at most if the file does not
+ * When no worker writes any more: writes what is left, for 0.3 s at most if the file does not
  * take it, and ends the thread. NULL is allowed.
  */
 void access_log_close(struct access_log *log);

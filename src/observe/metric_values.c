@@ -308,7 +308,7 @@ bool value_uptime(const struct metric_subject *s, size_t variant, double *out)
 
 bool value_start_time(const struct metric_subject *s, size_t variant, double *out)
 {
-    return is(out, (double)s->in->started_wall_ns / (double)NS_PER_S);
+    return is(out, (double)(s->in->started_wall_ns / NS_PER_MS) / 1e3); /* a double holds no ns */
 }
 
 bool value_cpu_seconds(const struct metric_subject *s, size_t variant, double *out)
