@@ -1,0 +1,103 @@
+/*
+ * worker.h - one thread that serves: its loop, its listeners, its connections, its streams.
+ *
+ * Workers share nothing on the request path. The control thread talks to them by mailbox: a new
+ * fleet, drain, end. What they count is read by others from relaxed atomics.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/rng.h"
+#include "base/slab.h"
+#include "config/config.h"
+#include "gateway/stream.h"
+#include "health/health.h"
+#include "http/server.h"
+#include "http/upstream.h"
+#include "model/fleet.h"
+#include "net/listener.h"
+#include "net/loop.h"
+#include "observe/access_log.h"
+
+/* A fleet as one worker uses it: with its own policy state and retry budgets. */
+struct worker_fleet {
+    struct fleet *fleet;  /* held */
+    uint32_t refs;        /* streams, and the worker while it is current; one thread */
+    void **policy_state;  /* by pool index */
+    struct retry_budget *budgets; /* by position of the model */
+    struct arena arena;
+};
+
+/* What every worker needs to know of the configuration; replaced as a whole by a reload. */
+struct worker_settings {
+    uint64_t connect_ns, first_byte_ns, between_events_ns, request_ns;
+    size_t body_bytes, response_bytes, event_bytes;
+    uint32_t attempts;
+    double retry_ratio, retry_min_per_s; /* min_per_s already divided by the number of workers */
+    uint64_t ramp_ns;
+    struct health_rules health;
+    char session_header[64];
+};
+
+struct worker {
+    size_t index;
+    pthread_t thread;
+    struct loop *loop;
+    struct listener *listeners;
+    size_t listener_count;
+    struct http_server server;
+    struct http_server_counters server_counters;
+    struct upstream_pool upstreams;
+    struct upstream_counters upstream_counters;
+    struct worker_settings settings;
+    struct worker_fleet *fleet;
+    struct rng rng;
+    struct access_log_ring *access_log; /* NULL: off */
+    const _Atomic bool *is_ready; /* the process's readiness, for /health/ready */
+    bool is_draining;
+
+    struct slab streams;
+    struct stream all;          /* list head */
+    struct stream *dead;
+    struct stream *again;
+    struct outbound *free_outbounds;
+    size_t free_outbound_count;
+    char *scratch; /* one read of an engine, with room around it; see relay.c */
+
+    _Atomic int64_t in_flight;
+    _Atomic uint64_t refused_unknown_model;
+    _Atomic uint64_t refused_other;
+};
+
+struct worker_options {
+    size_t index, worker_count;
+    const struct config *config;        /* borrowed for the call */
+    const int *sockets;                 /* bound and listening, taken over; one per listen address */
+    size_t socket_count;
+    struct fleet *fleet;                /* a reference is taken */
+    struct access_log_ring *access_log; /* kept; NULL: off */
+    const _Atomic bool *is_ready;       /* kept */
+};
+
+struct worker *worker_new(const struct worker_options *options, struct error *err);
+void worker_free(struct worker *w); /* after worker_join() */
+
+WEIR_MUST_USE enum weir_err worker_start(struct worker *w, struct error *err);
+void worker_join(struct worker *w);
+
+/* From any thread, by mailbox. */
+void worker_set_fleet(struct worker *w, struct fleet *fleet); /* a reference is taken */
+void worker_set_config(struct worker *w, const struct config *config, size_t worker_count);
+void worker_drain(struct worker *w); /* no new connections; the loop ends when it is empty */
+void worker_end(struct worker *w);   /* breaks off what is left, and ends the loop */
+
+/* On the worker's thread. */
+struct worker_fleet *worker_fleet_hold(struct worker_fleet *f);
+void worker_fleet_drop(struct worker_fleet *f);
+struct outbound *worker_take_outbound(struct worker *w);
+void worker_put_outbound(struct worker *w, struct outbound *out);
+void worker_check_drained(struct worker *w);
