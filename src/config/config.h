@@ -128,6 +128,7 @@ struct config_words {
 
 struct config_mistake {
     uint32_t line, column; /* 1-based, in characters; 0: the file as a whole, or a flag */
+    uint32_t width;        /* characters that are wrong, for the caret */
     const char *text;      /* what is wrong, with the word found */
     const char *help;      /* what to write instead; NULL: nothing to add */
 };
