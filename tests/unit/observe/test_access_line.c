@@ -144,7 +144,7 @@ static void test_random_bytes_give_one_valid_bounded_line(void **state)
     const uint64_t seed = 77;
     struct rng rng;
     rng_seed(&rng, seed);
-    print_message("seed %llu\n", (unsigned long long)seed);
+    print_message("# seed %llu\n", (unsigned long long)seed);
     for (int round = 0; round < 2000; round++) {
         char bytes[400];
         char text[sizeof bytes];

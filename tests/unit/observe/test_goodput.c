@@ -158,7 +158,7 @@ static void test_windows_cover_what_they_say_for_any_rhythm(void **state)
     const uint64_t seed = 20261201;
     struct rng rng;
     rng_seed(&rng, seed);
-    print_message("seed %llu\n", (unsigned long long)seed);
+    print_message("# seed %llu\n", (unsigned long long)seed);
     struct traffic *t = traffic_get(s->registry, SLICE("m"), SLICE(""));
     sample_after(s, 0);
     for (int i = 0; i < 3000; i++) {
