@@ -65,6 +65,22 @@ class Workshop:
         assert not problems, "\n".join(problems)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A failed test shows what its weir said."""
+    report = yield
+    if report.failed:
+        shown = {}
+        for value in item.funcargs.values():
+            for weir in [getattr(value, "weir", None), *getattr(value, "weirs", [])]:
+                if isinstance(weir, Weir):
+                    shown[weir.pid] = weir
+        for pid, weir in shown.items():
+            if weir.stderr_file.exists():
+                report.sections.append((f"stderr of weir {pid}", weir.stderr[-4000:]))
+    return report
+
+
 @pytest.fixture(scope="module")
 def shared_workshop():
     w = Workshop()

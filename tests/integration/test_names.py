@@ -5,7 +5,7 @@ import pytest
 
 from harness import client, replies
 from harness import upstream as u
-from harness.client import ask, chat, chat_body
+from harness.client import ask, chat
 from harness.weir import model, pool
 
 LONG = "a-name-that-is-a-good-deal-longer-than-what-the-client-wrote/with/slashes:and-a-tag"

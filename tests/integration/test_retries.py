@@ -5,7 +5,7 @@ import pytest
 
 from harness import client, replies
 from harness import upstream as u
-from harness.client import Connection, ask, chat, chat_body, messages, request_bytes
+from harness.client import Connection, ask, chat, messages, request_bytes
 from harness.wait import eventually
 from harness.weir import model
 

@@ -6,7 +6,6 @@ the connection as it likes. Scripts for common cases are made by the functions a
 not counted among `requests`.
 """
 import json
-import os
 import select
 import socket
 import struct

@@ -265,4 +265,4 @@ class Metrics:
     def in_flight(self):
         """Gauges that count what is going on now, and are not zero."""
         return {(s.name, tuple(sorted(s.labels.items()))): s.value for s in self.samples
-                if s.value and re.search(r"in_flight|inflight|tokens_expected", s.name)}
+                if s.value and re.search(r"in_flight|body_memory_bytes", s.name)}
