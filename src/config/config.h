@@ -59,6 +59,7 @@ struct config {
     size_t listen_count;
     const char *admin_listen; /* NULL: none */
     uint32_t workers;         /* never 0 once loaded: "auto" is resolved */
+    uint64_t drain_delay_ns;  /* after SIGTERM: not ready, but still serving */
     uint64_t drain_timeout_ns;
     bool tolerate_half_close;
 

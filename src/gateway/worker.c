@@ -175,6 +175,7 @@ static void *run(void *ctx)
     snprintf(name, sizeof name, "weir/%zu", w->index);
     pthread_setname_np(pthread_self(), name);
     loop_run(w->loop);
+    loop_post(w->control_loop, w->on_done, w->ctx);
     return NULL;
 }
 
@@ -202,6 +203,9 @@ struct worker *worker_new(const struct worker_options *options, struct error *er
     w->loop = loop;
     w->access_log = options->access_log;
     w->is_ready = options->is_ready;
+    w->control_loop = options->control_loop;
+    w->on_done = options->on_done;
+    w->ctx = options->ctx;
     uint64_t seed;
     rng_secret(&seed, sizeof seed);
     rng_seed(&w->rng, seed);
@@ -247,12 +251,15 @@ void worker_free(struct worker *w)
 enum weir_err worker_start(struct worker *w, struct error *err)
 {
     int errnum = pthread_create(&w->thread, NULL, run, w);
+    w->is_started = errnum == 0;
     return errnum ? error_set_errno(err, errnum, "cannot start a worker thread") : WEIR_OK;
 }
 
 void worker_join(struct worker *w)
 {
-    pthread_join(w->thread, NULL);
+    if (w->is_started) {
+        pthread_join(w->thread, NULL);
+    }
 }
 
 /* ---- messages from the control thread ---- */

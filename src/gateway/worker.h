@@ -46,6 +46,10 @@ struct worker_settings {
 struct worker {
     size_t index;
     pthread_t thread;
+    bool is_started;
+    struct loop *control_loop;
+    void (*on_done)(void *ctx);
+    void *ctx;
     struct loop *loop;
     struct listener *listeners;
     size_t listener_count;
@@ -81,13 +85,16 @@ struct worker_options {
     struct fleet *fleet;                /* a reference is taken */
     struct access_log_ring *access_log; /* kept; NULL: off */
     const _Atomic bool *is_ready;       /* kept */
+    struct loop *control_loop;          /* gets on_done(ctx) when this worker's loop has ended */
+    void (*on_done)(void *ctx);
+    void *ctx;
 };
 
 struct worker *worker_new(const struct worker_options *options, struct error *err);
 void worker_free(struct worker *w); /* after worker_join() */
 
 WEIR_MUST_USE enum weir_err worker_start(struct worker *w, struct error *err);
-void worker_join(struct worker *w);
+void worker_join(struct worker *w); /* returns at once if it was never started */
 
 /* From any thread, by mailbox. */
 void worker_set_fleet(struct worker *w, struct fleet *fleet); /* a reference is taken */

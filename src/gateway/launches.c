@@ -1,0 +1,288 @@
+#include "gateway/launches.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "base/heap.h"
+#include "base/log.h"
+#include "base/slice.h"
+#include "net/loop.h"
+
+#define PUMP_NS (500 * NS_PER_MS)
+
+struct entry {
+    struct entry *next;
+    uint32_t id;
+    char *model, *pool;
+    size_t index;
+    uint16_t port;
+    char url[64];
+    bool is_wanted;   /* by the newest configuration */
+    bool was_started;
+    uint64_t stop_ns; /* retiring: when it is stopped at the latest; 0: not retiring */
+    uint64_t drain_ns;
+    enum launch_state state;
+    int pid;
+    uint32_t restarts;
+};
+
+struct launches {
+    struct launcher *launcher;
+    struct loop *loop;
+    struct loop_fd io;
+    struct timer pump;
+    struct launches_hooks hooks;
+    struct entry *entries;
+    uint32_t next_id;
+    bool guard_is_gone;
+};
+
+enum weir_err launches_new(struct launches **out, struct error *err)
+{
+    struct launches *l = heap_zalloc(sizeof *l);
+    l->io.fd = -1;
+    enum weir_err result = launcher_start(&l->launcher, err);
+    if (result != WEIR_OK) {
+        heap_free(l);
+        return result;
+    }
+    *out = l;
+    return WEIR_OK;
+}
+
+static struct entry *find_url(const struct launches *l, const char *url)
+{
+    struct entry *e = l->entries;
+    while (e && strcmp(e->url, url) != 0) {
+        e = e->next;
+    }
+    return e;
+}
+
+static struct entry *find_id(const struct launches *l, uint32_t id)
+{
+    struct entry *e = l->entries;
+    while (e && e->id != id) {
+        e = e->next;
+    }
+    return e;
+}
+
+static struct entry *find_place(const struct launches *l, const char *model, const char *pool,
+                                size_t index)
+{
+    struct entry *e = l->entries;
+    while (e && (e->stop_ns || e->index != index || strcmp(e->model, model) != 0 ||
+                 strcmp(e->pool, pool) != 0)) {
+        e = e->next;
+    }
+    return e;
+}
+
+static void remove_entry(struct launches *l, struct entry *gone)
+{
+    struct entry **slot = &l->entries;
+    while (*slot != gone) {
+        slot = &(*slot)->next;
+    }
+    *slot = gone->next;
+    heap_free(gone->model);
+    heap_free(gone->pool);
+    heap_free(gone);
+}
+
+bool launches_url(void *launches, const struct config_model *model, const struct config_pool *pool,
+                  size_t index, char *out, size_t size)
+{
+    struct launches *l = launches;
+    struct entry *e = find_place(l, model->name, pool->name, index);
+    if (!e) {
+        uint16_t port = pool->launch->first_port ? (uint16_t)(pool->launch->first_port + index)
+                                                 : launcher_free_port();
+        if (port == 0) {
+            return false;
+        }
+        e = heap_zalloc(sizeof *e);
+        e->id = ++l->next_id;
+        e->model = heap_strdup(slice_str(model->name));
+        e->pool = heap_strdup(slice_str(pool->name));
+        e->index = index;
+        e->port = port;
+        snprintf(e->url, sizeof e->url, "http://127.0.0.1:%u", port);
+        e->next = l->entries;
+        l->entries = e;
+    }
+    snprintf(out, size, "%s", e->url);
+    return true;
+}
+
+static void start(struct launches *l, struct entry *e, const struct config_pool *pool)
+{
+    struct error err;
+    if (launcher_run(l->launcher, e->id, pool->launch, e->model, (uint32_t)e->index, e->port,
+                     &err) != WEIR_OK) {
+        log_error("launch", "engine %zu of %s cannot be started: %s", e->index, e->model, err.text);
+        return;
+    }
+    e->was_started = true;
+    e->drain_ns = pool->launch->drain_timeout_ns;
+    log_info("launch", "starting engine %zu of %s on port %u", e->index, e->model, e->port);
+}
+
+static void want_pool(struct launches *l, const struct config_model *model,
+                      const struct config_pool *pool)
+{
+    for (size_t i = 0; pool->launch && i < pool->launch->replicas; i++) {
+        struct entry *e = find_place(l, model->name, pool->name, i);
+        if (!e) {
+            continue;
+        }
+        e->is_wanted = true;
+        if (!e->was_started) {
+            start(l, e, pool);
+        }
+    }
+}
+
+void launches_apply(struct launches *l, const struct config *config)
+{
+    for (struct entry *e = l->entries; e; e = e->next) {
+        e->is_wanted = false;
+    }
+    for (size_t m = 0; m < config->model_count; m++) {
+        for (size_t p = 0; p < config->models[m].pool_count; p++) {
+            want_pool(l, &config->models[m], &config->models[m].pools[p]);
+        }
+    }
+    uint64_t now_ns = loop_now_ns(l->loop);
+    for (struct entry *e = l->entries, *next; e; e = next) {
+        next = e->next;
+        if (!e->is_wanted && !e->was_started) {
+            remove_entry(l, e);
+        } else if (!e->is_wanted && e->stop_ns == 0) {
+            e->stop_ns = now_ns + e->drain_ns;
+            log_info("launch", "engine %zu of %s is not wanted any more; it may finish its requests",
+                     e->index, e->model);
+        }
+    }
+}
+
+static void describe_exit(int status, char *out, size_t size)
+{
+    if (WIFSIGNALED(status)) {
+        snprintf(out, size, "was ended by signal %d", WTERMSIG(status));
+    } else {
+        snprintf(out, size, "exited with status %d", WEXITSTATUS(status));
+    }
+}
+
+static void on_event(void *ctx, const struct launch_event *event)
+{
+    struct launches *l = ctx;
+    struct entry *e = find_id(l, event->id);
+    if (!e) {
+        return;
+    }
+    e->state = event->state;
+    e->pid = event->pid;
+    e->restarts = event->restarts;
+    bool is_running = event->state == LAUNCH_STARTING && event->pid;
+    if (event->state == LAUNCH_BACKOFF) {
+        char how[64];
+        describe_exit(event->exit_status, how, sizeof how);
+        log_warn("launch", "engine %zu of %s %s; it starts again in %.1f s", e->index, e->model,
+                 event->reason ? event->reason : how, (double)event->retry_ns / (double)NS_PER_S);
+    } else if (is_running) {
+        log_info("launch", "engine %zu of %s runs as process %d", e->index, e->model, event->pid);
+    }
+    if (is_running || event->state == LAUNCH_BACKOFF || event->state == LAUNCH_STOPPED) {
+        l->hooks.on_change(l->hooks.ctx, e->url, is_running);
+    }
+    if (event->state == LAUNCH_STOPPED && !e->is_wanted) {
+        remove_entry(l, e);
+    }
+}
+
+static void pump(struct launches *l)
+{
+    uint64_t now_ns = loop_now_ns(l->loop);
+    for (struct entry *e = l->entries; e; e = e->next) {
+        if (e->stop_ns && now_ns >= e->stop_ns && e->state != LAUNCH_STOPPING) {
+            e->state = LAUNCH_STOPPING;
+            launcher_stop(l->launcher, e->id);
+        }
+    }
+    if (!l->guard_is_gone &&
+        launcher_pump(l->launcher, now_ns, on_event, l) == WEIR_ECLOSED) {
+        l->guard_is_gone = true;
+        loop_remove(l->loop, &l->io);
+        log_error("launch", "the process that guards the engines was killed, and they with it; "
+                            "restart weir to have them back");
+    }
+    timer_set(l->loop, &l->pump, PUMP_NS);
+}
+
+static void on_io(struct loop_fd *io, unsigned events)
+{
+    pump((struct launches *)((char *)io - offsetof(struct launches, io)));
+}
+
+static void on_timer(struct timer *timer)
+{
+    pump((struct launches *)((char *)timer - offsetof(struct launches, pump)));
+}
+
+enum weir_err launches_attach(struct launches *l, struct loop *loop,
+                              const struct launches_hooks *hooks, struct error *err)
+{
+    l->loop = loop;
+    l->hooks = *hooks;
+    l->io.on_event = on_io;
+    l->pump.on_fire = on_timer;
+    if (loop_add_level(loop, &l->io, launcher_fd(l->launcher), LOOP_READ) != WEIR_OK) {
+        return error_set(err, WEIR_EIO, "cannot watch the engines' guard");
+    }
+    timer_set(loop, &l->pump, PUMP_NS);
+    return WEIR_OK;
+}
+
+void launches_free(struct launches *l)
+{
+    if (l->loop) {
+        loop_remove(l->loop, &l->io);
+        timer_cancel(l->loop, &l->pump);
+    }
+    launcher_end(l->launcher);
+    while (l->entries) {
+        remove_entry(l, l->entries);
+    }
+    heap_free(l);
+}
+
+void launches_ready(struct launches *l, const char *url)
+{
+    const struct entry *e = find_url(l, url);
+    if (e) {
+        launcher_ready(l->launcher, e->id);
+    }
+}
+
+bool launches_row(const struct launches *l, size_t index, struct launch_row *row)
+{
+    const struct entry *e = l->entries;
+    while (e && index--) {
+        e = e->next;
+    }
+    if (!e) {
+        return false;
+    }
+    *row = (struct launch_row){.url = e->url,
+                               .model = e->model,
+                               .pool = e->pool,
+                               .state = e->state,
+                               .pid = e->pid,
+                               .restarts = e->restarts};
+    return true;
+}
