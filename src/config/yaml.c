@@ -11,7 +11,7 @@ enum { NODE_WEIGHT = 64 };
 /* One open map or list. */
 struct frame {
     struct yaml_node *node;
-    const struct yaml_entry **tail;
+    struct yaml_entry **tail;
     const struct yaml_node *key; /* of the value to come */
     struct slice anchor;
     size_t weight_before;
@@ -60,7 +60,7 @@ static struct slice token_text(struct builder *b, struct fy_token *token)
 {
     size_t len = 0;
     const char *text = token ? fy_token_get_text(token, &len) : NULL;
-    return text ? arena_dup(b->arena, slice_of(text, len)) : (struct slice){0};
+    return text ? arena_dup(b->arena, slice_of(text, len)) : SLICE("");
 }
 
 /* A key or value that the file leaves out has no place; it is told by what stands before it. */
@@ -173,18 +173,31 @@ static void on_begin(struct builder *b, struct fy_event *event, enum yaml_kind k
     add_weight(b, node->place, NODE_WEIGHT);
 }
 
-static void check_keys(struct builder *b, const struct yaml_node *map)
+static void say_twice(struct builder *b, const struct yaml_node *key, const struct yaml_node *first)
+{
+    struct complaint c;
+    char word[SHOWN_MAX];
+    complain(&c, "`%s` stands here for a second time", shown(key->text, word));
+    advise(&c, "the first is in line %u; keep one of them", first->place.line);
+    report_mistake(b->report, key->place, &c);
+}
+
+/* The first one stays: what is found by name is then what is found by walking. */
+static void drop_second_keys(struct builder *b, struct yaml_node *map)
 {
     struct map seen = {0};
-    for (const struct yaml_entry *e = map->first; e; e = e->next) {
-        const struct yaml_entry *first = map_set(&seen, e->key->text, (void *)e);
-        if (!first)
+    struct yaml_entry **link = &map->first;
+    while (*link) {
+        struct yaml_entry *entry = *link;
+        const struct yaml_entry *first = map_get(&seen, entry->key->text);
+        if (first) {
+            say_twice(b, entry->key, first->key);
+            *link = entry->next;
+            map->count--;
             continue;
-        struct complaint c;
-        char word[SHOWN_MAX];
-        complain(&c, "`%s` stands here for a second time", shown(e->key->text, word));
-        advise(&c, "the first is in line %u; keep one of them", first->key->place.line);
-        report_mistake(b->report, e->key->place, &c);
+        }
+        map_set(&seen, entry->key->text, entry);
+        link = &entry->next;
     }
     map_free(&seen);
 }
@@ -195,7 +208,7 @@ static void on_end(struct builder *b)
     frame->node->weight = b->weight - frame->weight_before;
     remember(b, frame->anchor, frame->node);
     if (frame->node->kind == YAML_MAP)
-        check_keys(b, frame->node);
+        drop_second_keys(b, frame->node);
 }
 
 static void refuse_tag(struct builder *b, struct fy_event *event)

@@ -28,7 +28,7 @@ struct yaml_node {
     bool is_null; /* a scalar left out, "~" or "null" without quotes */
     struct place place;
     struct slice text; /* of a scalar */
-    const struct yaml_entry *first;
+    struct yaml_entry *first;
     size_t count; /* of entries */
     size_t weight;
 };
@@ -36,7 +36,7 @@ struct yaml_node {
 struct yaml_entry {
     const struct yaml_node *key; /* a scalar; NULL in a list */
     const struct yaml_node *value;
-    const struct yaml_entry *next;
+    struct yaml_entry *next;
 };
 
 /*

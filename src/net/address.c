@@ -23,9 +23,13 @@ static enum weir_err parse_port(struct slice text, uint16_t *port)
 /* Splits "host:port", "[v6]:port", "host". `port_text` is empty when there is none. */
 static enum weir_err split_authority(struct slice text, struct slice *host, struct slice *port_text)
 {
+    *host = *port_text = (struct slice){0};
+    if (text.len == 0) {
+        return WEIR_OK; /* "http://": there may be no pointer to count from */
+    }
     const char *end = text.ptr + text.len;
     const char *after;
-    if (text.len && text.ptr[0] == '[') {
+    if (text.ptr[0] == '[') {
         const char *close = memchr(text.ptr, ']', text.len);
         if (!close) {
             return WEIR_ESYNTAX;
@@ -33,11 +37,10 @@ static enum weir_err split_authority(struct slice text, struct slice *host, stru
         *host = slice_of(text.ptr + 1, (size_t)(close - text.ptr - 1));
         after = close + 1;
     } else {
-        const char *colon = text.len ? memchr(text.ptr, ':', text.len) : NULL;
+        const char *colon = memchr(text.ptr, ':', text.len);
         after = colon ? colon : end;
         *host = slice_of(text.ptr, (size_t)(after - text.ptr));
     }
-    *port_text = (struct slice){0};
     if (after < end) {
         if (*after != ':') {
             return WEIR_ESYNTAX;
@@ -118,8 +121,9 @@ enum weir_err base_url_parse(struct slice text, struct base_url *out, struct err
     size_t authority_len = slash ? (size_t)(slash - rest.ptr) : rest.len;
     out->authority = slice_of(rest.ptr, authority_len);
     if (authority_len && memchr(rest.ptr, '@', authority_len)) {
-        return error_set(err, WEIR_EINVAL,
-                         "no '@' in an engine's URL: a key goes into api_key_file, a rank into none");
+        return error_set(
+            err, WEIR_EINVAL,
+            "no '@' in an engine's URL: a key goes into api_key_file, a rank into none");
     }
     struct slice port_text;
     if (split_authority(out->authority, &out->host, &port_text) != WEIR_OK || out->host.len == 0 ||
