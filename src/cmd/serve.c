@@ -16,12 +16,15 @@ static const char help[] =
     "       weir serve --backends URL[,URL...] [--listen ADDRESS[,ADDRESS...]]\n"
     "\n"
     "Runs the gateway. With a file it serves what the file says; without one it asks each backend\n"
-    "what it is (vLLM, SGLang, TensorRT-LLM, llama.cpp, anything OpenAI-compatible) and which models\n"
+    "what it is (vLLM, SGLang, TensorRT-LLM, llama.cpp, anything OpenAI-compatible) and which "
+    "models\n"
     "it has, and serves those.\n"
     "\n"
     "  --config FILE         configuration; `weir check FILE` says every mistake in it\n"
-    "  --backends URLS       engines, with commas between: http://10.0.0.1:8000,http://10.0.0.2:8000\n"
-    "  --listen ADDRESSES    for clients: 127.0.0.1:8080 (default), [::1]:8080, *:8080, unix:/path\n"
+    "  --backends URLS       engines, with commas between: "
+    "http://10.0.0.1:8000,http://10.0.0.2:8000\n"
+    "  --listen ADDRESSES    for clients: 127.0.0.1:8080 (default), [::1]:8080, *:8080, "
+    "unix:/path\n"
     "  --admin-listen ADDR   for the admin API and /metrics: 127.0.0.1:9090 (default), or off\n"
     "  --workers N           threads that serve; default: one per CPU\n"
     "  --policy WORD         routing policy; `weir check --list policies` names them\n"
@@ -29,7 +32,8 @@ static const char help[] =
     "  --wait SECONDS        how long to ask backends that are still starting; default 60\n"
     "  --print-config        print the configuration that says the same, and exit\n"
     "\n"
-    "Signals: HUP reads the file again (a bad one changes nothing), USR1 opens the access log again,\n"
+    "Signals: HUP reads the file again (a bad one changes nothing), USR1 opens the access log "
+    "again,\n"
     "TERM and INT drain; a second one ends at once.\n"
     "\n"
     "Try it:\n"
@@ -61,8 +65,18 @@ static bool read_number(const char *text, unsigned max, unsigned *out)
     return true;
 }
 
-enum { OPT_HELP = 'h', OPT_CONFIG = 'c', OPT_BACKENDS = 256, OPT_LISTEN, OPT_ADMIN, OPT_WORKERS,
-       OPT_POLICY, OPT_ACCESS_LOG, OPT_WAIT, OPT_PRINT };
+enum {
+    OPT_HELP = 'h',
+    OPT_CONFIG = 'c',
+    OPT_BACKENDS = 256,
+    OPT_LISTEN,
+    OPT_ADMIN,
+    OPT_WORKERS,
+    OPT_POLICY,
+    OPT_ACCESS_LOG,
+    OPT_WAIT,
+    OPT_PRINT
+};
 
 static const struct option options[] = {
     {"help", no_argument, NULL, OPT_HELP},
@@ -199,10 +213,10 @@ int cmd_serve(int argc, char **argv)
         return print_config(config);
     }
     struct error err = {0};
-    enum weir_err result = control_run(&(struct control_options){.config = config,
-                                                                 .words = cmd_words(),
-                                                                 .started_wall_ns = clock_wall_ns()},
-                                       &err);
+    enum weir_err result = control_run(
+        &(struct control_options){
+            .config = config, .words = cmd_words(), .started_wall_ns = clock_wall_ns()},
+        &err);
     if (result != WEIR_OK) {
         fprintf(stderr, "weir serve: %s\n", err.text);
         return CMD_REFUSED;

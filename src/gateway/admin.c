@@ -17,6 +17,7 @@ enum {
 struct page {
     int status;
     const char *type;
+    const char *policy; /* Content-Security-Policy header line, or "" */
     struct buf body;
 };
 
@@ -24,12 +25,13 @@ static const char json_type[] = "application/json";
 
 static void send_page(struct http_conn *conn, const struct page *page, bool is_head)
 {
-    char head[256];
-    int len = snprintf(head, sizeof head,
-                       "HTTP/1.1 %d %s\r\ncontent-type: %s\r\ncontent-length: %zu\r\n"
-                       "cache-control: no-store\r\nx-content-type-options: nosniff\r\n%s\r\n",
-                       page->status, http_status_text(page->status), page->type,
-                       buf_len(&page->body), conn->keep_alive ? "" : "connection: close\r\n");
+    char head[768];
+    int len =
+        snprintf(head, sizeof head,
+                 "HTTP/1.1 %d %s\r\ncontent-type: %s\r\ncontent-length: %zu\r\n"
+                 "cache-control: no-store\r\nx-content-type-options: nosniff\r\n%s%s\r\n",
+                 page->status, http_status_text(page->status), page->type, buf_len(&page->body),
+                 page->policy, conn->keep_alive ? "" : "connection: close\r\n");
     struct slice body = buf_slice(&page->body);
     struct iovec pieces[] = {{head, (size_t)len}, {(void *)body.ptr, body.len}};
     http_conn_send(conn, pieces, is_head ? 1 : 2);
@@ -41,6 +43,7 @@ static void send_page(struct http_conn *conn, const struct page *page, bool is_h
 static enum weir_err write_index(struct control *c, struct page *page)
 {
     page->type = "text/html; charset=utf-8";
+    page->policy = "content-security-policy: " ADMIN_PAGE_POLICY "\r\n";
     return buf_append(&page->body, admin_page_html());
 }
 
@@ -79,8 +82,8 @@ static enum weir_err write_reload(struct control *c, struct page *page)
     buf_init(&report, MAX_REPORT_BYTES);
     bool is_done = control_reload(c, &report) == WEIR_OK;
     page->status = is_done ? 200 : 400;
-    enum weir_err err = buf_printf(&page->body, "{\"reloaded\":%s,\"report\":",
-                                   is_done ? "true" : "false");
+    enum weir_err err =
+        buf_printf(&page->body, "{\"reloaded\":%s,\"report\":", is_done ? "true" : "false");
     if (err == WEIR_OK) {
         err = json_put_string(&page->body, buf_slice(&report));
     }
@@ -132,8 +135,9 @@ static void answer(struct control *c, struct slice method, struct slice path, st
     if (allow) {
         fill(page, 405, strcmp(allow, "GET") == 0 ? "use GET here" : "use POST here");
     } else {
-        fill(page, 404, "no such page; there are /, /status.json, /metrics, /config, /health/live, "
-                        "/health/ready and POST /admin/reload");
+        fill(page, 404,
+             "no such page; there are /, /status.json, /metrics, /config, /health/live, "
+             "/health/ready and POST /admin/reload");
     }
 }
 
@@ -145,7 +149,7 @@ static size_t on_head(struct http_conn *conn, const struct http_head *head)
 static void on_request(struct http_conn *conn, const struct http_head *head, struct slice body)
 {
     struct admin *a = conn->server->ctx;
-    struct page page = {.status = 200, .type = json_type};
+    struct page page = {.status = 200, .type = json_type, .policy = ""};
     buf_init(&page.body, MAX_PAGE_BYTES);
     struct slice path = head->target;
     const char *query = path.len ? memchr(path.ptr, '?', path.len) : NULL;
@@ -163,7 +167,7 @@ static void on_refuse(struct http_conn *conn, enum http_refusal why, const char 
         [HTTP_REFUSE_MEMORY] = 503,       [HTTP_REFUSE_HEAD_TIMEOUT] = 408,
         [HTTP_REFUSE_BODY_TIMEOUT] = 408, [HTTP_REFUSE_EXPECT] = 417,
     };
-    struct page page = {0};
+    struct page page = {.policy = ""};
     buf_init(&page.body, 1024);
     fill(&page, statuses[why], text ? text : http_status_text(statuses[why]));
     send_page(conn, &page, false);

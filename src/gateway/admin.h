@@ -1,6 +1,7 @@
 /*
- * admin.h - the admin API, on a listener and on the loop of the control thread: requests there never
- * touch a worker. It has no authentication: it listens on the loopback address unless told otherwise.
+ * admin.h - the admin API, on a listener and on the loop of the control thread: requests there
+ * never touch a worker. It has no authentication: it listens on the loopback address unless told
+ * otherwise.
  *
  *   GET  /              the status page        GET  /status.json     the same for machines
  *   GET  /metrics       Prometheus             GET  /config          what is in force, as YAML

@@ -155,28 +155,28 @@ static struct iovec piece_of(struct slice s)
 }
 
 /* `head`: status line and headers so far. Adds the framing, sends it all. */
-static void send_whole(struct stream *s, struct slice head, struct slice body, bool is_head)
+static void send_whole(struct stream *s, struct slice head, struct slice body)
 {
     char tail[128];
     int len = snprintf(tail, sizeof tail, "%.*scontent-length: %zu\r\n\r\n",
                        SLICE_ARG(connection_header(s)), body.len);
     struct iovec pieces[] = {piece_of(head), {tail, (size_t)len}, piece_of(body)};
-    http_conn_send(s->conn, pieces, is_head ? 2 : 3);
+    http_conn_send(s->conn, pieces, s->is_head ? 2 : 3);
 }
 
 void answer_whole(struct stream *s, struct slice body)
 {
-    send_whole(s, s->out->answer_head, body, false);
+    send_whole(s, s->out->answer_head, body);
 }
 
-void answer_json(struct stream *s, int status, struct slice body, bool is_head)
+void answer_json(struct stream *s, int status, struct slice body)
 {
     char head[512];
     char *at = put_status_line(head, status);
     at = put(at, SLICE("content-type: application/json\r\n"));
     at = put_request_id(at, s);
     s->status = status;
-    send_whole(s, slice_of(head, (size_t)(at - head)), body, is_head);
+    send_whole(s, slice_of(head, (size_t)(at - head)), body);
     stream_settle(s, status < 400 ? OUTCOME_OK : OUTCOME_FAILED, status < 400 ? "ok" : "not_ready",
                   true);
 }
@@ -231,7 +231,7 @@ void answer_error(struct stream *s, const struct api_error *error)
     if (api_error_write_body(error, is_anthropic, slice_str(s->request_id), &body) != WEIR_OK) {
         WEIR_BUG("an error text of bounded length does not fit into 4 kB");
     }
-    send_whole(s, slice_of(head, (size_t)(at - head)), buf_slice(&body), false);
+    send_whole(s, slice_of(head, (size_t)(at - head)), buf_slice(&body));
     buf_free(&body);
     stream_settle(s, outcome_of(error->kind, s->status), api_error_reason(error->kind), true);
 }
@@ -255,7 +255,7 @@ void answer_last(struct stream *s)
     struct api_error error;
     if (api_error_from_engine(surface_info(s->surface)->dialect, last->status,
                               last->context_overflow, last->body, &error)) {
-        error.retry_after_ms = error.retry_after_ms ? error.retry_after_ms
+        error.retry_after_ms = error.retry_after_ms                         ? error.retry_after_ms
                                : last->status == 503 || last->status == 529 ? 1000
                                                                             : 0;
         answer_error(s, &error);
@@ -269,7 +269,7 @@ void answer_last(struct stream *s)
                                   SLICE_ARG(head));
         head = more ? slice_str(more) : head;
     }
-    send_whole(s, head, last->body, false);
+    send_whole(s, head, last->body);
     enum outcome outcome = is_busy && last->status != 429 ? OUTCOME_SHED
                            : last->status < 500           ? OUTCOME_CLIENT_FAULT
                                                           : OUTCOME_FAILED;
@@ -297,9 +297,9 @@ static bool is_in_scratch(const struct worker *w, struct slice body)
     return body.ptr >= scratch && body.ptr + body.len <= scratch + RELAY_READ_BYTES;
 }
 
-#define CHUNK_END "\r\n"
+#define CHUNK_END      "\r\n"
 #define CHUNK_END_LAST "\r\n0\r\n\r\n"
-#define LAST_CHUNK "0\r\n\r\n"
+#define LAST_CHUNK     "0\r\n\r\n"
 
 /* The body stands in the scratch buffer: frame it in place, one write. */
 static bool send_in_place(struct stream *s, struct slice body, bool is_end)
@@ -317,8 +317,8 @@ bool answer_more(struct stream *s, struct slice body, bool is_end)
     if (!s->is_chunked_out) {
         struct iovec piece = piece_of(body);
         goes_on = http_conn_send(s->conn, &piece, 1);
-        s->conn->keep_alive = s->conn->keep_alive && s->mode == RELAY_RAW &&
-                              s->framing == HTTP_BODY_LENGTH;
+        s->conn->keep_alive =
+            s->conn->keep_alive && s->mode == RELAY_RAW && s->framing == HTTP_BODY_LENGTH;
     } else if (body.len == 0) {
         struct iovec piece = {LAST_CHUNK, is_end ? sizeof LAST_CHUNK - 1 : 0};
         goes_on = http_conn_send(s->conn, &piece, 1);
@@ -359,8 +359,11 @@ bool answer_begin(struct stream *s, struct slice body, bool is_end)
         end = is_end ? (size ? SLICE(CHUNK_END_LAST) : SLICE(LAST_CHUNK))
                      : (size ? SLICE(CHUNK_END) : (struct slice){0});
     }
-    struct iovec pieces[] = {piece_of(s->out->answer_head), {framing, (size_t)len},
-                             piece_of(held), piece_of(body), piece_of(end)};
+    struct iovec pieces[] = {piece_of(s->out->answer_head),
+                             {framing, (size_t)len},
+                             piece_of(held),
+                             piece_of(body),
+                             piece_of(end)};
     bool goes_on = http_conn_send(s->conn, pieces, 5);
     s->is_paused = !goes_on;
     s->is_started = true;

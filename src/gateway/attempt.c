@@ -15,7 +15,7 @@ enum { MAX_PICKS = 8 }; /* replicas that another worker may be trying at this ve
 #define TICK_NS (1 * NS_PER_S)
 /* A stream of a replica that fails its checks ends after so much silence (a vLLM that was told to
  * end leaves its streams open for ever). */
-#define DOWN_SILENCE_NS (2 * NS_PER_S)
+#define DOWN_SILENCE_NS    (2 * NS_PER_S)
 #define MIN_RETRY_AFTER_MS 1000
 #define MAX_RETRY_AFTER_MS 60000
 
@@ -278,8 +278,8 @@ static uint32_t soonest_return_ms(const struct stream *s, uint64_t now_ns)
     for (size_t i = 0; i < s->model->pool_count; i++) {
         const struct pool *pool = &s->model->pools[i];
         for (size_t j = 0; j < pool->replica_count; j++) {
-            uint64_t until_ns = atomic_load_explicit(
-                &pool->replicas[j]->health.ejected_until_ns, memory_order_relaxed);
+            uint64_t until_ns = atomic_load_explicit(&pool->replicas[j]->health.ejected_until_ns,
+                                                     memory_order_relaxed);
             if (until_ns > now_ns && until_ns < soonest_ns) {
                 soonest_ns = until_ns;
             }
@@ -468,7 +468,8 @@ void attempt_on_timer(struct stream *s)
             arm(s, s->sent_ns + s->worker->settings.connect_ns - now_ns);
             return;
         }
-        api_error_set(&error, API_UPSTREAM_TIMEOUT, "the engine did not accept a connection in time");
+        api_error_set(&error, API_UPSTREAM_TIMEOUT,
+                      "the engine did not accept a connection in time");
         attempt_failed(s, HEALTH_FAULT, &error);
         break;
     case ST_WAIT:

@@ -40,8 +40,7 @@ static struct config_pool *find_pool(struct grouping *g, struct config_model *mo
             return &pools[i];
         }
     }
-    struct config_pool *grown =
-        arena_zalloc(&g->arena, (model->pool_count + 1) * sizeof *grown);
+    struct config_pool *grown = arena_zalloc(&g->arena, (model->pool_count + 1) * sizeof *grown);
     if (model->pool_count) {
         memcpy(grown, pools, model->pool_count * sizeof *grown);
     }

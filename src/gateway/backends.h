@@ -1,6 +1,6 @@
 /*
- * backends.h - from a list of URLs to models: asks each what it is, groups what it hears. Blocks; it
- * runs before anything serves.
+ * backends.h - from a list of URLs to models: asks each what it is, groups what it hears. Blocks;
+ * it runs before anything serves.
  */
 #pragma once
 

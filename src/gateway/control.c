@@ -78,8 +78,8 @@ static void update_ready(struct control *c)
 {
     bool is_ready = c->phase == RUNNING && fleet_has_ready(c->fleet);
     if (is_ready != atomic_exchange(&c->is_ready, is_ready)) {
-        log_info("ready", "%s", is_ready ? "ready: at least one engine answers"
-                                         : "not ready any more");
+        log_info("ready", "%s",
+                 is_ready ? "ready: at least one engine answers" : "not ready any more");
     }
 }
 
@@ -426,8 +426,8 @@ static enum weir_err open_listeners(struct control *c, int *sockets, int *admin,
 {
     enum weir_err result = WEIR_OK;
     for (size_t i = 0; i < c->config->listen_count && result == WEIR_OK; i++) {
-        result = open_listener(c->config->listen[i], c->worker_count,
-                               sockets + i * c->worker_count, err);
+        result = open_listener(c->config->listen[i], c->worker_count, sockets + i * c->worker_count,
+                               err);
     }
     *admin = -1;
     if (result == WEIR_OK && c->config->admin_listen) {

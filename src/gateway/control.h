@@ -19,7 +19,7 @@
 struct control;
 
 struct control_options {
-    struct config *config; /* taken; its backends, if any, are resolved already */
+    struct config *config;            /* taken; its backends, if any, are resolved already */
     const struct config_words *words; /* kept */
     uint64_t started_wall_ns;
 };
@@ -29,7 +29,8 @@ WEIR_MUST_USE enum weir_err control_run(const struct control_options *options, s
 
 /* ---- for admin.c ---- */
 
-/* Reads the file again and puts it into force. On a mistake nothing changes and `report` says why. */
+/* Reads the file again and puts it into force. On a mistake nothing changes and `report` says why.
+ */
 WEIR_MUST_USE enum weir_err control_reload(struct control *c, struct buf *report);
 
 /* The pages of the admin API. WEIR_ELIMIT: the page is too long. */

@@ -70,10 +70,10 @@ static void remember_previous(struct builder *b)
         for (size_t p = 0; p < model->pool_count; p++) {
             const struct pool *pool = &model->pools[p];
             for (size_t r = 0; r < pool->replica_count; r++) {
-                map_set(&b->known,
-                        replica_key(b->fleet->arena, model->name, pool->name,
-                                    pool->replicas[r]->name),
-                        pool->replicas[r]);
+                map_set(
+                    &b->known,
+                    replica_key(b->fleet->arena, model->name, pool->name, pool->replicas[r]->name),
+                    pool->replicas[r]);
             }
         }
     }
@@ -83,8 +83,8 @@ static bool is_same_engine(const struct replica *r, const struct config_pool *po
                            struct slice authorization)
 {
     const struct engine *engine = engine_find(slice_str(pool->engine));
-    bool is_same_kind = engine ? !r->detect_engine && atomic_load(&r->engine) == engine
-                               : r->detect_engine;
+    bool is_same_kind =
+        engine ? !r->detect_engine && atomic_load(&r->engine) == engine : r->detect_engine;
     return is_same_kind &&
            slice_eq(slice_of(r->authorization, r->authorization_len), authorization);
 }
@@ -120,8 +120,7 @@ static struct replica *get_replica(struct builder *b, const struct config_model 
     if (pool->api_key) {
         authorization = slice_str(arena_printf(arena, "Bearer %s", pool->api_key));
     }
-    struct replica *known =
-        map_get(&b->known, replica_key(arena, model->name, pool->name, url));
+    struct replica *known = map_get(&b->known, replica_key(arena, model->name, pool->name, url));
     struct replica *r = known && is_same_engine(known, pool, authorization)
                             ? replica_hold(known)
                             : make_replica(b, pool, url, authorization);
@@ -148,8 +147,8 @@ static enum weir_err build_pool(struct builder *b, const struct config_model *mo
     struct arena *arena = b->fleet->arena;
     size_t launched = from->launch ? from->launch->replicas : 0;
     to->name = arena_strdup(arena, slice_str(from->name));
-    to->engine_model = arena_strdup(
-        arena, slice_str(from->engine_model ? from->engine_model : model->name));
+    to->engine_model =
+        arena_strdup(arena, slice_str(from->engine_model ? from->engine_model : model->name));
     to->policy = route_policy_find(slice_str(from->policy));
     to->traffic = traffic_get(b->from->traffic, slice_str(model->name), slice_str(from->name));
     to->replicas = arena_zalloc(arena, (from->replica_count + launched + 1) * sizeof *to->replicas);

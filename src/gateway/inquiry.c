@@ -37,11 +37,10 @@ static enum weir_err put_models(struct buf *out, const struct fleet *fleet)
     return err == WEIR_OK ? buf_append(out, SLICE("]}")) : err;
 }
 
-static void answer_buf(struct stream *s, int status, struct buf *body, enum weir_err err,
-                       bool is_head)
+static void answer_buf(struct stream *s, int status, struct buf *body, enum weir_err err)
 {
     if (err == WEIR_OK) {
-        answer_json(s, status, buf_slice(body), is_head);
+        answer_json(s, status, buf_slice(body));
     } else {
         struct api_error error;
         answer_error(s, api_error_set(&error, API_INTERNAL, "the list of models is too long"));
@@ -49,14 +48,14 @@ static void answer_buf(struct stream *s, int status, struct buf *body, enum weir
     buf_free(body);
 }
 
-static void answer_models(struct stream *s, bool is_head)
+static void answer_models(struct stream *s)
 {
     struct buf body;
     buf_init(&body, MAX_LIST_BYTES);
-    answer_buf(s, 200, &body, put_models(&body, s->fleet->fleet), is_head);
+    answer_buf(s, 200, &body, put_models(&body, s->fleet->fleet));
 }
 
-static void answer_model(struct stream *s, struct slice id, bool is_head)
+static void answer_model(struct stream *s, struct slice id)
 {
     const struct model *model = fleet_model(s->fleet->fleet, id);
     if (!model) {
@@ -69,32 +68,31 @@ static void answer_model(struct stream *s, struct slice id, bool is_head)
     }
     struct buf body;
     buf_init(&body, MAX_LIST_BYTES);
-    answer_buf(s, 200, &body, put_model(&body, model, id), is_head);
+    answer_buf(s, 200, &body, put_model(&body, model, id));
 }
 
-static void answer_ready(struct stream *s, bool is_head)
+static void answer_ready(struct stream *s)
 {
-    bool is_ready = !s->worker->is_draining &&
-                    atomic_load_explicit(s->worker->is_ready, memory_order_relaxed);
+    bool is_ready =
+        !s->worker->is_draining && atomic_load_explicit(s->worker->is_ready, memory_order_relaxed);
     answer_json(s, is_ready ? 200 : 503,
-                is_ready ? SLICE("{\"status\":\"ready\"}") : SLICE("{\"status\":\"not ready\"}"),
-                is_head);
+                is_ready ? SLICE("{\"status\":\"ready\"}") : SLICE("{\"status\":\"not ready\"}"));
 }
 
 bool inquiry_answer(struct stream *s, const struct surface_match *match)
 {
     switch (match->surface) {
     case SURFACE_MODELS:
-        answer_models(s, match->is_head);
+        answer_models(s);
         return true;
     case SURFACE_MODEL:
-        answer_model(s, match->model_id, match->is_head);
+        answer_model(s, match->model_id);
         return true;
     case SURFACE_LIVE:
-        answer_json(s, 200, SLICE("{\"status\":\"live\"}"), match->is_head);
+        answer_json(s, 200, SLICE("{\"status\":\"live\"}"));
         return true;
     case SURFACE_READY:
-        answer_ready(s, match->is_head);
+        answer_ready(s);
         return true;
     default:
         return false;

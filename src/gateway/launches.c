@@ -19,7 +19,7 @@ struct entry {
     size_t index;
     uint16_t port;
     char url[64];
-    bool is_wanted;   /* by the newest configuration */
+    bool is_wanted; /* by the newest configuration */
     bool was_started;
     uint64_t stop_ns; /* retiring: when it is stopped at the latest; 0: not retiring */
     uint64_t drain_ns;
@@ -163,7 +163,8 @@ void launches_apply(struct launches *l, const struct config *config)
             remove_entry(l, e);
         } else if (!e->is_wanted && e->stop_ns == 0) {
             e->stop_ns = now_ns + e->drain_ns;
-            log_info("launch", "engine %zu of %s is not wanted any more; it may finish its requests",
+            log_info("launch",
+                     "engine %zu of %s is not wanted any more; it may finish its requests",
                      e->index, e->model);
         }
     }
@@ -214,8 +215,7 @@ static void pump(struct launches *l)
             launcher_stop(l->launcher, e->id);
         }
     }
-    if (!l->guard_is_gone &&
-        launcher_pump(l->launcher, now_ns, on_event, l) == WEIR_ECLOSED) {
+    if (!l->guard_is_gone && launcher_pump(l->launcher, now_ns, on_event, l) == WEIR_ECLOSED) {
         l->guard_is_gone = true;
         loop_remove(l->loop, &l->io);
         log_error("launch", "the process that guards the engines was killed, and they with it; "

@@ -15,9 +15,10 @@
 #include "observe/traffic.h"
 
 enum {
-    READS_PER_TURN = 8,             /* then other streams get their turn */
+    READS_PER_TURN = 8, /* then other streams get their turn */
     MAX_ANSWER_HEAD = 64 * 1024,
-    EVENTS_PER_CLAIM_UPDATE = 32,   /* the shared load is told of progress this often, not per token */
+    EVENTS_PER_CLAIM_UPDATE =
+        32, /* the shared load is told of progress this often, not per token */
 };
 
 void relay_reset(struct stream *s)
@@ -237,9 +238,8 @@ static struct batch read_events(struct stream *s, char *bytes, size_t len, bool 
         s->cursor = (struct sse_cursor){0};
         struct slice event = slice_of(bytes + b.taken, n);
         enum stream_event kind = stream_reader_event(&s->reader, event);
-        enum event_fate fate = is_tail && kind == STREAM_META
-                                   ? EVENT_DROP
-                                   : judge_event(s, kind, b.passed > 0);
+        enum event_fate fate =
+            is_tail && kind == STREAM_META ? EVENT_DROP : judge_event(s, kind, b.passed > 0);
         b.taken += n;
         if (fate == EVENT_PASS) {
             memmove(bytes + b.passed, event.ptr, n);

@@ -11,9 +11,9 @@
 #include "observe/traffic.h"
 
 enum {
-    BYTES_PER_TOKEN = 4,      /* of English text under today's tokenizers, roughly */
+    BYTES_PER_TOKEN = 4,       /* of English text under today's tokenizers, roughly */
     FIRST_ANSWER_TOKENS = 128, /* assumed until a model has answered */
-    MAX_MODEL_LABEL = 64,     /* of an unknown model's name, in the log */
+    MAX_MODEL_LABEL = 64,      /* of an unknown model's name, in the log */
 };
 
 /* ---- states ---- */
@@ -118,7 +118,8 @@ size_t stream_on_head(struct http_conn *conn, const struct http_head *head)
     struct worker *w = conn->server->ctx;
     char scratch[256];
     struct slice target = head->target;
-    if (target.len > sizeof scratch) { /* too long for any path with a body; only the dialect counts */
+    if (target.len >
+        sizeof scratch) { /* too long for any path with a body; only the dialect counts */
         target.len = sizeof scratch;
     }
     struct surface_match match = surface_match(head->method, target, scratch);
@@ -150,8 +151,8 @@ static bool find_model(struct stream *s)
 {
     struct fleet *fleet = s->fleet->fleet;
     struct slice name = s->out->info.model;
-    s->model = name.len ? fleet_model(fleet, name)
-                        : (fleet->model_count == 1 ? &fleet->models[0] : NULL);
+    s->model =
+        name.len ? fleet_model(fleet, name) : (fleet->model_count == 1 ? &fleet->models[0] : NULL);
     if (s->model) {
         s->model_index = (size_t)(s->model - fleet->models);
         return true;
@@ -207,6 +208,7 @@ void stream_on_request(struct http_conn *conn, const struct http_head *head, str
     char *scratch = arena_alloc(&out->arena, head->target.len + 1);
     struct surface_match match = surface_match(head->method, head->target, scratch);
     s->surface = match.surface;
+    s->is_head = slice_eq(head->method, SLICE("HEAD"));
     if (match.surface == SURFACE_NONE) {
         refuse_path(s, &match);
         return;
@@ -244,7 +246,8 @@ void stream_on_refuse(struct http_conn *conn, enum http_refusal why, const char 
     } answers[] = {
         [HTTP_REFUSE_SYNTAX] = {API_BAD_REQUEST, "this is not well-formed HTTP/1.1"},
         [HTTP_REFUSE_VERSION] = {API_BAD_REQUEST, "only HTTP/1.0 and HTTP/1.1 are spoken here"},
-        [HTTP_REFUSE_HEAD_SIZE] = {API_HEAD_TOO_LARGE, "the request line and headers are too large"},
+        [HTTP_REFUSE_HEAD_SIZE] = {API_HEAD_TOO_LARGE,
+                                   "the request line and headers are too large"},
         [HTTP_REFUSE_BODY_SIZE] = {API_TOO_LARGE, "the request body is larger than limits.body"},
         [HTTP_REFUSE_MEMORY] = {API_OVERLOADED, "too many large requests at once; try again"},
         [HTTP_REFUSE_HEAD_TIMEOUT] = {API_REQUEST_TIMEOUT, "the request's head came too slowly"},
@@ -269,9 +272,11 @@ void stream_on_client_gone(struct http_conn *conn)
     if (!s) {
         return;
     }
-    attempt_end(s, HEALTH_NONE, false, false); /* closing the connection cancels the engine's work */
+    attempt_end(s, HEALTH_NONE, false,
+                false); /* closing the connection cancels the engine's work */
     s->status = 499;
-    stream_settle(s, OUTCOME_ABANDONED, conn->peer_closed ? "client_left" : "client_stalled", false);
+    stream_settle(s, OUTCOME_ABANDONED, conn->peer_closed ? "client_left" : "client_stalled",
+                  false);
 }
 
 void stream_on_writable(struct http_conn *conn)
@@ -294,7 +299,8 @@ static void learn(struct stream *s, uint64_t tokens_out)
     if (s->last_ns > s->first_ns) {
         replica_learn_speed(s->replica, (uint32_t)tokens_out, s->last_ns - s->first_ns);
     }
-    /* A moving average over some sixteen answers; racing workers lose a sample, which is harmless. */
+    /* A moving average over some sixteen answers; racing workers lose a sample, which is harmless.
+     */
     uint32_t usual = atomic_load_explicit(s->model->answer_tokens, memory_order_relaxed);
     uint32_t sample = tokens_out > 1000000 ? 1000000 : (uint32_t)tokens_out;
     uint32_t next = usual ? (uint32_t)((15ull * usual + sample + 8) / 16) : sample;
@@ -325,8 +331,8 @@ static void fill_record(const struct stream *s, struct request_record *r)
         .bytes_in = s->bytes_in,
         .bytes_out = s->conn->out_total,
         .tokens_in = usage->known || !s->tries ? usage->prompt_tokens : s->view.prompt_tokens,
-        .tokens_out = !usage->known && s->counts_events ? s->reader.content_events
-                                                         : usage->output_tokens,
+        .tokens_out =
+            !usage->known && s->counts_events ? s->reader.content_events : usage->output_tokens,
         .tokens_cached = usage->cached_tokens,
         .start_wall_ns = s->start_wall_ns,
         .duration_ns = now_ns - s->start_ns,
@@ -345,7 +351,9 @@ static void record(struct stream *s)
     struct request_record r;
     fill_record(s, &r);
     learn(s, r.tokens_out);
-    const struct traffic *traffic = s->tries ? s->pool->traffic : s->model ? s->model->traffic : NULL;
+    const struct traffic *traffic = s->tries   ? s->pool->traffic
+                                    : s->model ? s->model->traffic
+                                               : NULL;
     if (traffic) {
         traffic_record(&traffic->shards[w->index], &r);
     } else if (s->status >= 400) {

@@ -53,14 +53,15 @@ enum stream_state {
 
 /* How the body of the engine's answer is passed on. */
 enum relay_mode {
-    RELAY_HOLD, /* gathered whole: small answers and errors, so that a cut never looks like an end */
+    RELAY_HOLD, /* gathered whole: small answers and errors, so that a cut never looks like an end
+                 */
     RELAY_SSE,  /* event by event */
     RELAY_RAW   /* as it comes: too large to hold, compressed, or an unending event */
 };
 
 /* An engine's refusal, kept in case nothing better comes. All in the arena. */
 struct last_answer {
-    int status; /* 0: none */
+    int status;           /* 0: none */
     struct slice headers; /* those that are passed on, each with CRLF */
     struct slice body;
     bool context_overflow;
@@ -69,18 +70,18 @@ struct last_answer {
 struct outbound {
     struct outbound *next; /* the worker's free list */
     struct arena arena;
-    struct slice body;     /* as the client sent it; in the connection's block */
+    struct slice body; /* as the client sent it; in the connection's block */
     struct body_info info;
     struct slice query;
-    struct slice headers;  /* of the client's, those that are passed on, each with CRLF */
+    struct slice headers; /* of the client's, those that are passed on, each with CRLF */
     struct body_plan plan;
     struct iovec pieces[2 + BODY_MAX_PIECES]; /* head and edited body */
     size_t piece_count;
-    size_t sent;           /* bytes of the pieces that were written */
+    size_t sent; /* bytes of the pieces that were written */
     size_t total;
     uint32_t tried[ROUTE_MAX_TRIED];
     size_t tried_count;
-    bool raced;            /* one free retry after a kept-alive connection turned out closed */
+    bool raced; /* one free retry after a kept-alive connection turned out closed */
     struct last_answer last;
     struct slice answer_head; /* status line and headers for the client, without framing */
 };
@@ -88,11 +89,11 @@ struct outbound {
 struct stream {
     struct stream *next, *prev; /* all streams of the worker; the dead list uses next */
     struct worker *worker;
-    struct http_conn *conn;     /* until SETTLE */
+    struct http_conn *conn; /* until SETTLE */
     enum stream_state state;
     enum surface surface;
     struct timer timer;
-    uint64_t deadline_ns;       /* of the whole request; 0: none */
+    uint64_t deadline_ns; /* of the whole request; 0: none */
 
     uint64_t start_ns, start_wall_ns;
     uint64_t sent_ns;           /* the last byte of the request went out */
@@ -103,42 +104,43 @@ struct stream {
 
     struct worker_fleet *fleet; /* held */
     const struct model *model;
-    const struct pool *pool;    /* of the current attempt, or the last one */
+    const struct pool *pool; /* of the current attempt, or the last one */
     size_t model_index;
     struct replica_claim claim; /* what this attempt has taken from its replica */
     struct replica *replica;    /* held; of the current attempt, or the last one */
     struct request_view view;
-    struct upstream_conn *up;   /* NULL: none */
-    struct outbound *out;       /* NULL once the first byte went out */
+    struct upstream_conn *up; /* NULL: none */
+    struct outbound *out;     /* NULL once the first byte went out */
     uint32_t tries;
 
     /* The answer. */
-    int status;                 /* the engine's, then as the client sees it; 0: none yet */
+    int status; /* the engine's, then as the client sees it; 0: none yet */
     enum relay_mode mode;
-    enum http_framing framing;  /* of the engine's body */
-    bool has_head;              /* the engine's final head was read */
+    enum http_framing framing; /* of the engine's body */
+    bool has_head;             /* the engine's final head was read */
     bool up_keep_alive;
-    bool is_started;            /* the client has been sent a byte */
-    bool is_chunked_out;        /* towards the client */
-    bool is_paused;             /* the client is slow: the engine is not read */
-    bool is_stream;             /* the client asked for events */
-    bool wants_usage;           /* and for the usage chunk */
-    bool counts_events;         /* a 200 with events: reader is in use */
-    bool is_queued;             /* on the worker's list of streams to go on with */
+    bool is_started;     /* the client has been sent a byte */
+    bool is_chunked_out; /* towards the client */
+    bool is_paused;      /* the client is slow: the engine is not read */
+    bool is_head;        /* HEAD: no body is sent */
+    bool is_stream;      /* the client asked for events */
+    bool wants_usage;    /* and for the usage chunk */
+    bool counts_events;  /* a 200 with events: reader is in use */
+    bool is_queued;      /* on the worker's list of streams to go on with */
     struct stream *next_again;
     uint64_t length, left;      /* framed by length: bytes in all, and still to come */
     size_t head_scanned;        /* of the head in `partial` */
     bool had_extra;             /* bytes came behind the answer: the connection is not reused */
     struct http1_chunks chunks; /* RELAY chunked */
     struct sse_cursor cursor;
-    struct buf partial;         /* of a head or an event that is not whole yet */
-    struct buf held;            /* body held back: prelude of a stream, or a whole answer */
+    struct buf partial; /* of a head or an event that is not whole yet */
+    struct buf held;    /* body held back: prelude of a stream, or a whole answer */
     struct stream_reader reader;
-    uint32_t claimed_events;    /* content events already given back to the claim */
+    uint32_t claimed_events; /* content events already given back to the claim */
 
-    struct usage usage;         /* of a whole answer; of events it is in the reader */
+    struct usage usage; /* of a whole answer; of events it is in the reader */
     enum outcome outcome;
-    const char *reason;         /* static */
+    const char *reason; /* static */
     char request_id[72];
 };
 
@@ -203,7 +205,7 @@ void relay_broken(struct stream *s, const struct api_error *error, enum health_o
 
 /* Whole answers of weir's own. They settle the stream. */
 void answer_error(struct stream *s, const struct api_error *error);
-void answer_json(struct stream *s, int status, struct slice body, bool is_head);
+void answer_json(struct stream *s, int status, struct slice body);
 void answer_last(struct stream *s); /* the engine's own refusal */
 
 /* An engine's whole answer, as it came. */

@@ -134,8 +134,8 @@ static struct http_server_limits read_limits(const struct config *config, size_t
         .head_bytes = config->limits.head_bytes,
         .body_memory_bytes = config->limits.body_memory_bytes / worker_count,
         .out_mark_bytes = config->limits.client_buffer_bytes,
-        .out_max_bytes = config->limits.client_buffer_bytes + config->limits.response_bytes +
-                         OUT_SLACK_BYTES,
+        .out_max_bytes =
+            config->limits.client_buffer_bytes + config->limits.response_bytes + OUT_SLACK_BYTES,
         .connections = (uint32_t)share,
         .head_timeout_ns = config->timeouts.client_head_ns,
         .body_timeout_ns = config->timeouts.client_body_ns,
@@ -271,7 +271,8 @@ struct message {
     struct http_server_limits limits;
 };
 
-/* Idle connections to replicas that the new fleet lacks are closed now, busy ones after their use. */
+/* Idle connections to replicas that the new fleet lacks are closed now, busy ones after their use.
+ */
 static void forget_removed(struct worker *w, const struct fleet *old, const struct fleet *fresh)
 {
     struct map kept = {0};

@@ -25,9 +25,9 @@
 
 /* A fleet as one worker uses it: with its own policy state and retry budgets. */
 struct worker_fleet {
-    struct fleet *fleet;  /* held */
-    uint32_t refs;        /* streams, and the worker while it is current; one thread */
-    void **policy_state;  /* by pool index */
+    struct fleet *fleet;          /* held */
+    uint32_t refs;                /* streams, and the worker while it is current; one thread */
+    void **policy_state;          /* by pool index */
     struct retry_budget *budgets; /* by position of the model */
     struct arena arena;
 };
@@ -61,11 +61,11 @@ struct worker {
     struct worker_fleet *fleet;
     struct rng rng;
     struct access_log_ring *access_log; /* NULL: off */
-    const _Atomic bool *is_ready; /* the process's readiness, for /health/ready */
+    const _Atomic bool *is_ready;       /* the process's readiness, for /health/ready */
     bool is_draining;
 
     struct slab streams;
-    struct stream all;          /* list head */
+    struct stream all; /* list head */
     struct stream *dead;
     struct stream *again;
     struct outbound *free_outbounds;
@@ -79,8 +79,8 @@ struct worker {
 
 struct worker_options {
     size_t index, worker_count;
-    const struct config *config;        /* borrowed for the call */
-    const int *sockets;                 /* bound and listening, taken over; one per listen address */
+    const struct config *config; /* borrowed for the call */
+    const int *sockets;          /* bound and listening, taken over; one per listen address */
     size_t socket_count;
     struct fleet *fleet;                /* a reference is taken */
     struct access_log_ring *access_log; /* kept; NULL: off */

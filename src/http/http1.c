@@ -16,9 +16,9 @@ size_t http1_head_length(struct slice bytes, size_t *scanned)
         }
         size_t at = (size_t)(lf - bytes.ptr);
         /* An empty line ends the head; with a bare LF too, so that the parser can refuse it. */
-        if (at >= lead + 1 && (bytes.ptr[at - 1] == '\n' ||
-                               (at >= lead + 2 && bytes.ptr[at - 1] == '\r' &&
-                                bytes.ptr[at - 2] == '\n'))) {
+        if (at >= lead + 1 &&
+            (bytes.ptr[at - 1] == '\n' ||
+             (at >= lead + 2 && bytes.ptr[at - 1] == '\r' && bytes.ptr[at - 2] == '\n'))) {
             *scanned = 0;
             return at + 1;
         }
@@ -227,9 +227,8 @@ enum weir_err http1_parse_request(struct slice head, struct http_head *out, cons
         return err;
     }
     out->method = slice_str(llhttp_method_name((llhttp_method_t)p.parser.method));
-    out->expects_continue =
-        out->is_http11 &&
-        slice_eq_nocase(http_header_get(out, SLICE("expect")), SLICE("100-continue"));
+    out->expects_continue = out->is_http11 && slice_eq_nocase(http_header_get(out, SLICE("expect")),
+                                                              SLICE("100-continue"));
     out->upgrades = p.parser.upgrade;
     return WEIR_OK;
 }
@@ -248,8 +247,7 @@ enum weir_err http1_parse_response(struct slice head, bool to_head, struct http_
     }
     if (to_head || out->status < 200 || out->status == 204 || out->status == 304) {
         out->framing = HTTP_BODY_NONE;
-    } else if (out->framing == HTTP_BODY_NONE &&
-               !http_header_has(out, SLICE("content-length"))) {
+    } else if (out->framing == HTTP_BODY_NONE && !http_header_has(out, SLICE("content-length"))) {
         out->framing = HTTP_BODY_UNTIL_CLOSE;
         out->keep_alive = false;
     }
@@ -268,8 +266,8 @@ void http1_chunks_init(struct http1_chunks *c)
     c->is_done = false;
 }
 
-enum weir_err http1_chunks_decode(struct http1_chunks *c, char *bytes, size_t len,
-                                  size_t *body_len, size_t *consumed)
+enum weir_err http1_chunks_decode(struct http1_chunks *c, char *bytes, size_t len, size_t *body_len,
+                                  size_t *consumed)
 {
     struct chunk_parse p = {.out = bytes};
     memcpy(&p.parser, c->state, sizeof p.parser);

@@ -1,10 +1,10 @@
 /*
  * http1.h - HTTP/1 bytes to heads and bodies. The only file that includes llhttp. No I/O.
  *
- * Heads are parsed whole: the caller gathers bytes until http1_head_length() finds the end. Stricter
- * than llhttp alone, against request smuggling (FR-15): a bare LF or CR, a folded header, NUL, both
- * Content-Length and Transfer-Encoding, more than one of either, any transfer coding but "chunked",
- * and a length that is not all digits are refused.
+ * Heads are parsed whole: the caller gathers bytes until http1_head_length() finds the end.
+ * Stricter than llhttp alone, against request smuggling (FR-15): a bare LF or CR, a folded header,
+ * NUL, both Content-Length and Transfer-Encoding, more than one of either, any transfer coding but
+ * "chunked", and a length that is not all digits are refused.
  */
 #pragma once
 
@@ -18,8 +18,8 @@
 
 /*
  * Length of the head at the front of `bytes`, its empty line included, or 0 while it is incomplete.
- * `*scanned` is where to go on; 0 at the start of a message. One empty line before a request line is
- * part of the head, as RFC 9112 §2.2 asks.
+ * `*scanned` is where to go on; 0 at the start of a message. One empty line before a request line
+ * is part of the head, as RFC 9112 §2.2 asks.
  */
 size_t http1_head_length(struct slice bytes, size_t *scanned);
 

@@ -36,9 +36,15 @@ bool http_list_has(struct slice list, struct slice token)
 bool http_header_is_hop_by_hop(const struct http_head *head, struct slice name)
 {
     static const struct slice fixed[] = {
-        {"connection", 10},    {"keep-alive", 10}, {"proxy-connection", 16},
-        {"te", 2},             {"trailer", 7},     {"transfer-encoding", 17},
-        {"upgrade", 7},        {"proxy-authenticate", 18}, {"proxy-authorization", 19},
+        {"connection", 10},
+        {"keep-alive", 10},
+        {"proxy-connection", 16},
+        {"te", 2},
+        {"trailer", 7},
+        {"transfer-encoding", 17},
+        {"upgrade", 7},
+        {"proxy-authenticate", 18},
+        {"proxy-authorization", 19},
         {"content-length", 14},
     };
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {

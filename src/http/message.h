@@ -22,7 +22,7 @@ struct http_header {
 /* How the body's end is known (RFC 9112 §6.3). */
 enum http_framing {
     HTTP_BODY_NONE,
-    HTTP_BODY_LENGTH,     /* content_length bytes */
+    HTTP_BODY_LENGTH, /* content_length bytes */
     HTTP_BODY_CHUNKED,
     HTTP_BODY_UNTIL_CLOSE /* responses only; a cut cannot be told from an end */
 };

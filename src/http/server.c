@@ -87,8 +87,8 @@ static bool keep_unsent(struct http_conn *conn, const struct iovec *pieces, size
             sent -= pieces[i].iov_len;
             continue;
         }
-        struct slice rest = slice_of((const char *)pieces[i].iov_base + sent,
-                                     pieces[i].iov_len - sent);
+        struct slice rest =
+            slice_of((const char *)pieces[i].iov_base + sent, pieces[i].iov_len - sent);
         sent = 0;
         if (buf_append(&conn->out, rest) != WEIR_OK) {
             return false;
@@ -281,8 +281,8 @@ static void handle(struct http_conn *conn)
     conn->out_total = 0;
     heap_free(conn->chunks);
     conn->chunks = NULL;
-    s->handler->on_request(conn, &s->head, slice_of(conn->in + conn->head_len,
-                                                    (size_t)conn->body_len));
+    s->handler->on_request(conn, &s->head,
+                           slice_of(conn->in + conn->head_len, (size_t)conn->body_len));
 }
 
 /* The head was parsed in an earlier turn and another one has taken its place since. */
@@ -382,8 +382,7 @@ static bool try_head(struct http_conn *conn)
     struct http_server *s = conn->server;
     struct slice bytes = slice_of(conn->in, conn->in_len);
     size_t head_len = http1_head_length(bytes, &conn->scanned);
-    if (head_len > s->limits.head_bytes ||
-        (head_len == 0 && conn->in_len > s->limits.head_bytes)) {
+    if (head_len > s->limits.head_bytes || (head_len == 0 && conn->in_len > s->limits.head_bytes)) {
         refuse(conn, HTTP_REFUSE_HEAD_SIZE, "the request line and headers are too long");
         return true;
     }
@@ -599,7 +598,8 @@ static void on_io(struct loop_fd *io, unsigned events)
 
 static void on_timer(struct timer *timer)
 {
-    struct http_conn *conn = (struct http_conn *)((char *)timer - offsetof(struct http_conn, timer));
+    struct http_conn *conn =
+        (struct http_conn *)((char *)timer - offsetof(struct http_conn, timer));
     switch (conn->state) {
     case HTTP_CONN_HEAD:
         if (conn->in_len == 0) {

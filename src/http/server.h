@@ -51,31 +51,31 @@ struct http_conn {
     struct http_server *server;
     struct http_conn *next, *prev; /* all open connections of the server; the dead list uses next */
     struct http_conn *next_again;
-    void *user;                    /* the handler's, for the exchange; cleared at its end */
+    void *user; /* the handler's, for the exchange; cleared at its end */
 
     enum http_conn_state state;
-    uint8_t tag;              /* the handler's, set in on_head, for refusals later */
-    bool is_readable;         /* the kernel may hold bytes that were not read yet */
-    bool peer_closed;         /* FIN was seen; bytes before it may still be unread */
-    bool is_queued;           /* on the server's list of connections to go on with */
-    bool keep_alive;          /* another request may follow this one */
-    bool is_http11;           /* of the request being handled */
+    uint8_t tag;      /* the handler's, set in on_head, for refusals later */
+    bool is_readable; /* the kernel may hold bytes that were not read yet */
+    bool peer_closed; /* FIN was seen; bytes before it may still be unread */
+    bool is_queued;   /* on the server's list of connections to go on with */
+    bool keep_alive;  /* another request may follow this one */
+    bool is_http11;   /* of the request being handled */
     bool is_chunked;
-    bool close_after;         /* drain: this exchange is the last */
-    bool wants_writable;      /* call on_writable when unsent bytes fall below the mark */
+    bool close_after;    /* drain: this exchange is the last */
+    bool wants_writable; /* call on_writable when unsent bytes fall below the mark */
 
-    char *in;                 /* bytes of the current message, and of what follows it */
+    char *in; /* bytes of the current message, and of what follows it */
     size_t in_len, in_cap;
-    size_t scanned;           /* of the head, see http1_head_length() */
-    size_t head_len;          /* 0 until the head is whole */
-    uint64_t body_len;        /* declared, or decoded so far */
-    uint64_t raw_len;         /* chunked: bytes read for this body, framing included */
-    size_t max_body;          /* what on_head() allowed */
+    size_t scanned;              /* of the head, see http1_head_length() */
+    size_t head_len;             /* 0 until the head is whole */
+    uint64_t body_len;           /* declared, or decoded so far */
+    uint64_t raw_len;            /* chunked: bytes read for this body, framing included */
+    size_t max_body;             /* what on_head() allowed */
     struct http1_chunks *chunks; /* while a chunked body is read */
 
-    struct buf out;           /* unsent bytes of the response */
-    uint64_t out_total;       /* bytes of this response handed to the connection */
-    char peer[64];            /* "1.2.3.4:5678" */
+    struct buf out;     /* unsent bytes of the response */
+    uint64_t out_total; /* bytes of this response handed to the connection */
+    char peer[64];      /* "1.2.3.4:5678" */
 };
 
 struct http_handler {
@@ -126,11 +126,11 @@ struct http_server {
     struct slab conns;
     struct http_conn all; /* list head */
     struct http_conn *dead;
-    struct http_conn *again;  /* ready for their next request at the end of this turn */
+    struct http_conn *again; /* ready for their next request at the end of this turn */
     size_t open;
     bool is_draining;
-    struct http_head head;    /* of the request being parsed; valid during callbacks */
-    char *scratch;            /* one read */
+    struct http_head head; /* of the request being parsed; valid during callbacks */
+    char *scratch;         /* one read */
 };
 
 enum { HTTP_SCRATCH_BYTES = 64 * 1024 };

@@ -11,7 +11,7 @@
 #include "base/counter.h"
 #include "base/heap.h"
 
-#define IDLE_NS (60 * NS_PER_S)
+#define IDLE_NS  (60 * NS_PER_S)
 #define SWEEP_NS (10 * NS_PER_S)
 
 struct upstream_host {

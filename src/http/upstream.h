@@ -1,9 +1,9 @@
 /*
  * upstream.h - connections towards engines: connect, keep alive, hand out again.
  *
- * One pool per loop; idle connections are kept per host, last used first, and closed when the engine
- * closes them, says anything unasked, moves to another address, or after a minute. What is sent and
- * read over a connection is its owner's business; this file only moves bytes.
+ * One pool per loop; idle connections are kept per host, last used first, and closed when the
+ * engine closes them, says anything unasked, moves to another address, or after a minute. What is
+ * sent and read over a connection is its owner's business; this file only moves bytes.
  */
 #pragma once
 

@@ -13,14 +13,15 @@
 
 /* An engine's base URL, taken apart. Slices point into the text. */
 struct base_url {
-    struct slice host;     /* without brackets */
-    struct slice authority;/* "host:port" as written, brackets kept: the Host header */
-    struct slice path;     /* "" or "/prefix", without trailing slash and without a trailing "/v1" */
+    struct slice host;      /* without brackets */
+    struct slice authority; /* "host:port" as written, brackets kept: the Host header */
+    struct slice path; /* "" or "/prefix", without trailing slash and without a trailing "/v1" */
     uint16_t port;
-    bool is_unix;          /* unix:/path/to.sock: host is the path */
+    bool is_unix; /* unix:/path/to.sock: host is the path */
 };
 
-/* http://host[:port][/prefix][/v1][/]; user info, queries, fragments and https are refused in words. */
+/* http://host[:port][/prefix][/v1][/]; user info, queries, fragments and https are refused in
+ * words. */
 WEIR_MUST_USE enum weir_err base_url_parse(struct slice text, struct base_url *out,
                                            struct error *err);
 

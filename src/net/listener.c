@@ -147,8 +147,8 @@ static void accept_all(struct listener *l)
     for (int i = 0; i < ACCEPTS_PER_EVENT; i++) {
         struct sockaddr_storage storage = {0};
         socklen_t length = sizeof storage;
-        int fd = accept4(l->io.fd, (struct sockaddr *)&storage, &length,
-                         SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd =
+            accept4(l->io.fd, (struct sockaddr *)&storage, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
             struct endpoint peer = {.length = length, .family = storage.ss_family};
             memcpy(peer.bytes, &storage, sizeof peer.bytes);

@@ -22,7 +22,7 @@ WEIR_MUST_USE enum weir_err listener_open(const struct endpoint *address, size_t
 void listener_address(int socket, struct endpoint *out);
 
 struct listener {
-    struct loop_fd io; /* first */
+    struct loop_fd io;  /* first */
     struct timer retry; /* no descriptors: try again in a while */
     struct loop *loop;
     void (*on_accept)(void *ctx, int descriptor, const struct endpoint *peer); /* takes it */

@@ -17,7 +17,7 @@ enum {
 };
 
 #define MAX_TIMER_NS (7 * 86400 * NS_PER_S)
-#define MAX_WAIT_NS (1 * NS_PER_S)
+#define MAX_WAIT_NS  (1 * NS_PER_S)
 
 struct message {
     struct message *next;

@@ -7,7 +7,8 @@
  *
  * Lifetime: a `struct loop_fd` or `struct timer` is embedded in its owner. After loop_remove() no
  * callback comes any more, not even for an event already taken from the kernel in this turn, but
- * the memory must stay until the turn ends: put the owner on a dead list and free it in the end hook.
+ * the memory must stay until the turn ends: put the owner on a dead list and free it in the end
+ * hook.
  */
 #pragma once
 
@@ -57,7 +58,8 @@ WEIR_MUST_USE enum weir_err loop_add_level(struct loop *loop, struct loop_fd *fd
 WEIR_MUST_USE enum weir_err loop_change_level(struct loop *loop, struct loop_fd *fd,
                                               unsigned events);
 
-/* Arms or re-arms. Fires once, never early, at most 4 ms + one turn late. Delay is capped at 7 days. */
+/* Arms or re-arms. Fires once, never early, at most 4 ms + one turn late. Delay is capped at 7
+ * days. */
 void timer_set(struct loop *loop, struct timer *timer, uint64_t delay_ns);
 void timer_cancel(struct loop *loop, struct timer *timer);
 static inline bool timer_is_set(const struct timer *timer)
@@ -65,7 +67,8 @@ static inline bool timer_is_set(const struct timer *timer)
     return timer->next != NULL;
 }
 
-/* Called at the end of each turn, in order of registration: flush, then free the dead. At most 4. */
+/* Called at the end of each turn, in order of registration: flush, then free the dead. At most 4.
+ */
 void loop_at_turn_end(struct loop *loop, void (*fn)(void *ctx), void *ctx);
 
 /*

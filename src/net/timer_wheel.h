@@ -21,7 +21,8 @@ void timer_wheel_free(struct timer_wheel *wheel);
 void timer_wheel_add(struct timer_wheel *wheel, struct timer *timer, uint64_t deadline_ns);
 void timer_wheel_remove(struct timer_wheel *wheel, struct timer *timer);
 
-/* Fires what is due, each timer unlinked before its callback, which may add and remove any timer. */
+/* Fires what is due, each timer unlinked before its callback, which may add and remove any timer.
+ */
 void timer_wheel_advance(struct timer_wheel *wheel, uint64_t now_ns);
 
 /* Nanoseconds until advance() could have something to do, at most `max_ns`. */
