@@ -43,6 +43,7 @@ struct fetch {
     bool is_too_long, is_over;
     size_t server_len;
     char server[SERVER_MAX];
+    char address[128]; /* of the endpoint, for people; "": the URL says it */
     char error[CURL_ERROR_SIZE];
 };
 
@@ -74,10 +75,18 @@ static void free_fetch(struct fetch *fetch)
     heap_free(fetch);
 }
 
-static const char *failure_text(const struct fetch *fetch, CURLcode code)
+static const char *failure_text(struct fetch *fetch, CURLcode code)
 {
+    long os_error = 0;
+    struct error err;
     if (fetch->is_too_long)
         return "the answer is longer than it may be";
+    if (code == CURLE_COULDNT_CONNECT && fetch->address[0] &&
+        curl_easy_getinfo(fetch->easy, CURLINFO_OS_ERRNO, &os_error) == CURLE_OK && os_error) {
+        /* curl names the URL's host and not the reason */
+        error_set_errno(&err, (int)os_error, "cannot connect to %s", fetch->address);
+        snprintf(fetch->error, sizeof fetch->error, "%s", err.text);
+    }
     return fetch->error[0] ? fetch->error : curl_easy_strerror(code);
 }
 
@@ -255,13 +264,14 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *ctx)
 
 static void set_endpoint(struct fetch *fetch, const struct endpoint *endpoint)
 {
-    char text[128], route[128 + 2];
-    address_format(endpoint, text, sizeof text);
+    char route[sizeof fetch->address + 2];
+    address_format(endpoint, fetch->address, sizeof fetch->address);
     if (endpoint->family == AF_UNIX) {
-        curl_easy_setopt(fetch->easy, CURLOPT_UNIX_SOCKET_PATH, text + sizeof "unix:" - 1);
+        curl_easy_setopt(fetch->easy, CURLOPT_UNIX_SOCKET_PATH,
+                         fetch->address + sizeof "unix:" - 1);
         return;
     }
-    snprintf(route, sizeof route, "::%s", text); /* any host, any port: there */
+    snprintf(route, sizeof route, "::%s", fetch->address); /* any host, any port: there */
     fetch->connect_to = curl_slist_append(NULL, route);
     curl_easy_setopt(fetch->easy, CURLOPT_CONNECT_TO, fetch->connect_to);
 }
