@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "engines/engine.h"
 #include "observe/metrics.h"
-#include "observe/relaxed.h"
+#include "base/counter.h"
 #include "routing/routing.h"
 
 /* Made from web/status.html by tools/embed.py. */
@@ -124,7 +124,7 @@ static void merge(struct histogram *into, const struct traffic *t, size_t offset
 
 static void put_quantiles(struct writer *w, const char *key, const struct histogram *h)
 {
-    bool any = relaxed_get(&h->count) > 0;
+    bool any = counter_get(&h->count) > 0;
     begin(w, key, SLICE("{"));
     put_number_if(w, "p50", (double)histogram_quantile(h, 0.5) / 1e3, any);
     put_number_if(w, "p99", (double)histogram_quantile(h, 0.99) / 1e3, any);
@@ -153,15 +153,15 @@ static void add_counts(struct counts *c, const struct traffic *t)
     for (size_t i = 0; i < t->shard_count; i++) {
         const struct traffic_shard *s = &t->shards[i];
         for (int k = 0; k < OUTCOMES; k++)
-            c->requests[k] += relaxed_get(&s->requests[k]);
-        c->offered += relaxed_get(&s->offered);
-        c->good += relaxed_get(&s->good);
-        c->late_ttft += relaxed_get(&s->late_ttft);
-        c->late_tpot += relaxed_get(&s->late_tpot);
-        c->retries += relaxed_get(&s->retries);
-        c->tokens_in += relaxed_get(&s->tokens_in);
-        c->tokens_out += relaxed_get(&s->tokens_out);
-        c->tokens_cached += relaxed_get(&s->tokens_cached);
+            c->requests[k] += counter_get(&s->requests[k]);
+        c->offered += counter_get(&s->offered);
+        c->good += counter_get(&s->good);
+        c->late_ttft += counter_get(&s->late_ttft);
+        c->late_tpot += counter_get(&s->late_tpot);
+        c->retries += counter_get(&s->retries);
+        c->tokens_in += counter_get(&s->tokens_in);
+        c->tokens_out += counter_get(&s->tokens_out);
+        c->tokens_cached += counter_get(&s->tokens_cached);
     }
 }
 
@@ -209,10 +209,10 @@ static void put_windows(struct writer *w, const struct goodput_table *table,
 static void put_report(struct writer *w, const struct replica *r, uint64_t now_ns)
 {
     const struct replica_report *report = &r->report;
-    uint64_t taken_ns = relaxed_get(&report->taken_ns);
-    uint64_t queries = relaxed_get(&report->prefix_queries);
-    uint64_t hits = relaxed_get(&report->prefix_hits);
-    uint64_t kv_tokens = relaxed_get(&report->kv_tokens);
+    uint64_t taken_ns = counter_get(&report->taken_ns);
+    uint64_t queries = counter_get(&report->prefix_queries);
+    uint64_t hits = counter_get(&report->prefix_hits);
+    uint64_t kv_tokens = counter_get(&report->kv_tokens);
     bool known = taken_ns != 0;
     uint64_t age_ns = now_ns > taken_ns ? now_ns - taken_ns : 0;
     put_number_if(w, "report_age_s", (double)age_ns / (double)NS_PER_S, known);
@@ -230,7 +230,7 @@ static void put_report(struct writer *w, const struct replica *r, uint64_t now_n
 static void put_replica(struct writer *w, const struct replica *r, uint64_t now_ns)
 {
     const struct engine *engine = atomic_load_explicit(&r->engine, memory_order_relaxed);
-    uint64_t speed_mtok_s = relaxed_get(&r->speed_mtok_s);
+    uint64_t speed_mtok_s = counter_get(&r->speed_mtok_s);
     uint32_t context = atomic_load_explicit(&r->max_context_tokens, memory_order_relaxed);
     begin(w, NULL, SLICE("{"));
     put_text(w, "name", r->name);

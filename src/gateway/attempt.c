@@ -2,12 +2,10 @@
 #include <errno.h>
 
 #include "base/clock.h"
-#include "base/counter.h"
 #include "base/log.h"
 #include "engines/engine.h"
 #include "gateway/stream.h"
 #include "gateway/worker.h"
-#include "observe/traffic.h"
 
 enum { MAX_PICKS = 8 }; /* replicas that another worker may be trying at this very moment */
 
@@ -406,7 +404,6 @@ void attempt_failed(struct stream *s, enum health_outcome judged, const struct a
         give_up(s, error);
         return;
     }
-    counter_add(&s->pool->traffic->shards[s->worker->index].retries, 1);
     try_next(s, error);
 }
 

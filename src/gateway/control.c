@@ -143,21 +143,6 @@ static bool wants_launches(const struct config *config)
     return false;
 }
 
-static struct prober_rules probe_rules(const struct config *config)
-{
-    return (struct prober_rules){
-        .interval_ns = config->health.interval_ns,
-        .timeout_ns = config->health.timeout_ns,
-        .health = {.eject_after = config->health.eject_after,
-                   .eject_base_ns = config->health.eject_base_ns,
-                   .eject_max_ns = config->health.eject_max_ns,
-                   .eject_max_share = config->health.eject_max_share,
-                   .busy_ns = config->health.busy_ns,
-                   .down_after = config->health.down_after,
-                   .up_after = config->health.up_after},
-    };
-}
-
 /* ---- reload ---- */
 
 static void put_in_force(struct control *c, struct config *config, struct fleet *fleet)
@@ -166,7 +151,7 @@ static void put_in_force(struct control *c, struct config *config, struct fleet 
         worker_set_config(c->workers[i], config, c->worker_count);
         worker_set_fleet(c->workers[i], fleet);
     }
-    struct prober_rules rules = probe_rules(config);
+    struct prober_rules rules = settings_of_prober(config);
     prober_set_rules(c->prober, &rules);
     prober_set_fleet(c->prober, fleet);
     if (c->launches) {
@@ -483,7 +468,7 @@ static enum weir_err start_watching(struct control *c, struct error *err)
     if (!c->resolver) {
         return WEIR_EIO;
     }
-    struct prober_rules rules = probe_rules(c->config);
+    struct prober_rules rules = settings_of_prober(c->config);
     struct prober_hooks hooks = {.on_state = on_replica_state, .ctx = c};
     c->prober = prober_new(c->loop, c->fetcher, c->resolver, &rules, &hooks);
     prober_set_fleet(c->prober, c->fleet);

@@ -13,7 +13,6 @@ enum {
     OUTBOUND_BLOCK_BYTES = 8 * 1024,
     OUTBOUND_MAX_BYTES = 4 * 1024 * 1024, /* heads and one held refusal */
     FREE_OUTBOUNDS = 256,                 /* kept for the next requests */
-    OUT_SLACK_BYTES = 256 * 1024,         /* one more read than the mark allows, framed */
 };
 
 static const struct http_handler handler = {
@@ -99,52 +98,6 @@ void worker_put_outbound(struct worker *w, struct outbound *out)
     w->free_outbound_count++;
 }
 
-/* ---- settings ---- */
-
-static void read_settings(struct worker_settings *to, const struct config *config,
-                          size_t worker_count)
-{
-    *to = (struct worker_settings){
-        .connect_ns = config->timeouts.connect_ns,
-        .first_byte_ns = config->timeouts.first_byte_ns,
-        .between_events_ns = config->timeouts.between_events_ns,
-        .request_ns = config->timeouts.request_ns,
-        .body_bytes = config->limits.body_bytes,
-        .response_bytes = config->limits.response_bytes,
-        .event_bytes = config->limits.event_bytes,
-        .attempts = config->retry.attempts,
-        .retry_ratio = config->retry.budget_ratio,
-        .retry_min_per_s = config->retry.budget_min_per_s / (double)worker_count,
-        .ramp_ns = config->health.ramp_ns,
-        .health = {.eject_after = config->health.eject_after,
-                   .eject_base_ns = config->health.eject_base_ns,
-                   .eject_max_ns = config->health.eject_max_ns,
-                   .eject_max_share = config->health.eject_max_share,
-                   .busy_ns = config->health.busy_ns,
-                   .down_after = config->health.down_after,
-                   .up_after = config->health.up_after},
-    };
-    snprintf(to->session_header, sizeof to->session_header, "%s", config->session_header);
-}
-
-static struct http_server_limits read_limits(const struct config *config, size_t worker_count)
-{
-    size_t share = (config->limits.connections + worker_count - 1) / worker_count;
-    return (struct http_server_limits){
-        .head_bytes = config->limits.head_bytes,
-        .body_memory_bytes = config->limits.body_memory_bytes / worker_count,
-        .out_mark_bytes = config->limits.client_buffer_bytes,
-        .out_max_bytes =
-            config->limits.client_buffer_bytes + config->limits.response_bytes + OUT_SLACK_BYTES,
-        .connections = (uint32_t)share,
-        .head_timeout_ns = config->timeouts.client_head_ns,
-        .body_timeout_ns = config->timeouts.client_body_ns,
-        .idle_timeout_ns = config->timeouts.client_idle_ns,
-        .write_timeout_ns = config->timeouts.client_write_ns,
-        .tolerate_half_close = config->tolerate_half_close,
-    };
-}
-
 /* ---- the thread ---- */
 
 static void on_turn_end(void *ctx)
@@ -209,8 +162,8 @@ struct worker *worker_new(const struct worker_options *options, struct error *er
     uint64_t seed;
     rng_secret(&seed, sizeof seed);
     rng_seed(&w->rng, seed);
-    read_settings(&w->settings, options->config, options->worker_count);
-    struct http_server_limits limits = read_limits(options->config, options->worker_count);
+    w->settings = settings_of_worker(options->config, options->worker_count);
+    struct http_server_limits limits = settings_of_server(options->config, options->worker_count);
     http_server_init(&w->server, loop, &handler, w, &limits, &w->server_counters);
     upstream_pool_init(&w->upstreams, loop, options->config->limits.upstream_idle,
                        &w->upstream_counters);
@@ -335,8 +288,8 @@ void worker_set_fleet(struct worker *w, struct fleet *fleet)
 void worker_set_config(struct worker *w, const struct config *config, size_t worker_count)
 {
     struct message *m = message_new(w);
-    read_settings(&m->settings, config, worker_count);
-    m->limits = read_limits(config, worker_count);
+    m->settings = settings_of_worker(config, worker_count);
+    m->limits = settings_of_server(config, worker_count);
     loop_post(w->loop, do_set_config, m);
 }
 

@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "base/slab.h"
 #include "config/config.h"
+#include "gateway/settings.h"
 #include "gateway/stream.h"
 #include "health/health.h"
 #include "http/server.h"
@@ -30,17 +31,6 @@ struct worker_fleet {
     void **policy_state;          /* by pool index */
     struct retry_budget *budgets; /* by position of the model */
     struct arena arena;
-};
-
-/* What every worker needs to know of the configuration; replaced as a whole by a reload. */
-struct worker_settings {
-    uint64_t connect_ns, first_byte_ns, between_events_ns, request_ns;
-    size_t body_bytes, response_bytes, event_bytes;
-    uint32_t attempts;
-    double retry_ratio, retry_min_per_s; /* min_per_s already divided by the number of workers */
-    uint64_t ramp_ns;
-    struct health_rules health;
-    char session_header[64];
 };
 
 struct worker {

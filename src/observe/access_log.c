@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/heap.h"
 #include "base/log.h"
-#include "observe/relaxed.h"
+#include "base/counter.h"
 
 enum {
     RING_BYTES = 1 << 20, /* about 2,000 lines: 100 ms of 20,000 requests/s; a power of two */
@@ -85,10 +85,10 @@ void access_log_write(struct access_log_ring *ring, const struct request_record 
 {
     char line[ACCESS_LOG_LINE_MAX];
     size_t len = access_log_format_line(record, ring->format, line, sizeof line);
-    uint64_t tail = relaxed_get(&ring->tail);
+    uint64_t tail = counter_get(&ring->tail);
     uint64_t used = tail - atomic_load_explicit(&ring->head, memory_order_acquire);
     if (len == 0 || used + len > RING_BYTES) {
-        relaxed_add(&ring->lost, 1);
+        counter_add(&ring->lost, 1);
         return;
     }
     copy_in(ring, tail, line, len);
@@ -104,9 +104,9 @@ struct access_log_ring *access_log_ring(struct access_log *log, size_t index)
 
 uint64_t access_log_lost(const struct access_log *log)
 {
-    uint64_t lost = relaxed_get(&log->dropped);
+    uint64_t lost = counter_get(&log->dropped);
     for (size_t i = 0; i < log->ring_count; i++)
-        lost += relaxed_get(&log->rings[i].lost);
+        lost += counter_get(&log->rings[i].lost);
     return lost;
 }
 
@@ -114,7 +114,7 @@ uint64_t access_log_lost(const struct access_log *log)
 
 static uint64_t held(const struct access_log_ring *ring)
 {
-    return atomic_load_explicit(&ring->tail, memory_order_acquire) - relaxed_get(&ring->head);
+    return atomic_load_explicit(&ring->tail, memory_order_acquire) - counter_get(&ring->head);
 }
 
 static char byte_at(const struct access_log_ring *ring, uint64_t position)
@@ -125,7 +125,7 @@ static char byte_at(const struct access_log_ring *ring, uint64_t position)
 /* How much to write at once: whole lines up to `max` bytes, or what `max` holds of a longer one. */
 static size_t chunk_len(const struct access_log_ring *ring, size_t max)
 {
-    uint64_t head = relaxed_get(&ring->head);
+    uint64_t head = counter_get(&ring->head);
     uint64_t left = held(ring);
     if (left <= max)
         return left;
@@ -137,7 +137,7 @@ static size_t chunk_len(const struct access_log_ring *ring, size_t max)
 
 static ssize_t write_ring(int fd, const struct access_log_ring *ring, size_t len)
 {
-    size_t at = relaxed_get(&ring->head) & RING_MASK;
+    size_t at = counter_get(&ring->head) & RING_MASK;
     size_t first = len < RING_BYTES - at ? len : RING_BYTES - at;
     struct iovec parts[2] = {{ring->bytes + at, first}, {ring->bytes, len - first}};
     return writev(fd, parts, len > first ? 2 : 1);
@@ -145,7 +145,7 @@ static ssize_t write_ring(int fd, const struct access_log_ring *ring, size_t len
 
 static void consume(struct access_log_ring *ring, size_t len)
 {
-    uint64_t head = relaxed_get(&ring->head);
+    uint64_t head = counter_get(&ring->head);
     ring->is_inside_line = byte_at(ring, head + len - 1) != '\n';
     atomic_store_explicit(&ring->head, head + len, memory_order_release);
 }
@@ -154,11 +154,11 @@ static void consume(struct access_log_ring *ring, size_t len)
 static void drop_held(struct access_log *log, struct access_log_ring *ring, bool only_one)
 {
     uint64_t left = held(ring);
-    uint64_t head = relaxed_get(&ring->head);
+    uint64_t head = counter_get(&ring->head);
     uint64_t i = 0;
     while (i < left) {
         bool ends_line = byte_at(ring, head + i++) == '\n';
-        relaxed_add(&log->dropped, ends_line);
+        counter_add(&log->dropped, ends_line);
         if (ends_line && only_one)
             break;
     }
@@ -214,7 +214,7 @@ static enum progress write_rings(struct access_log *log)
         struct access_log_ring *ring = &log->rings[log->next_ring];
         /* What is there now and not what comes meanwhile: a busy worker must not starve others. */
         uint64_t end = atomic_load_explicit(&ring->tail, memory_order_acquire);
-        while (relaxed_get(&ring->head) < end || ring->is_inside_line) {
+        while (counter_get(&ring->head) < end || ring->is_inside_line) {
             enum progress progress = write_chunk(log, ring);
             if (progress != WENT_ON)
                 return progress;

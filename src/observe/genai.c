@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "observe/record.h"
-#include "observe/relaxed.h"
+#include "base/counter.h"
 
 const uint64_t genai_duration_bounds_us[GENAI_DURATION_BOUNDS] = {
     10000,   20000,   40000,   80000,    160000,   320000,   640000,
@@ -44,8 +44,8 @@ static void count(_Atomic uint64_t *cells, const uint64_t *bounds_us, size_t bou
     size_t i = 0;
     while (i < bound_count && value_ns > bounds_us[i] * NS_PER_US)
         i++;
-    relaxed_add(&cells[i], 1);
-    relaxed_add(sum_us, value_ns / NS_PER_US);
+    counter_add(&cells[i], 1);
+    counter_add(sum_us, value_ns / NS_PER_US);
 }
 
 void genai_record(struct genai_shard *shard, const struct request_record *r)

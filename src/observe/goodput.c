@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/heap.h"
-#include "observe/relaxed.h"
+#include "base/counter.h"
 
 /*
  * Each window has a ring of its own, with samples a twentieth of the window apart: 22 cover it
@@ -70,9 +70,9 @@ static struct sample take(const struct traffic *t)
 {
     struct sample sum = {0};
     for (size_t i = 0; i < t->shard_count; i++) {
-        sum.good += relaxed_get(&t->shards[i].good);
-        sum.good_tokens += relaxed_get(&t->shards[i].good_tokens_out);
-        sum.offered += relaxed_get(&t->shards[i].offered);
+        sum.good += counter_get(&t->shards[i].good);
+        sum.good_tokens += counter_get(&t->shards[i].good_tokens_out);
+        sum.offered += counter_get(&t->shards[i].offered);
     }
     return sum;
 }

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "observe/relaxed.h"
+#include "base/counter.h"
 
 /* The getters of metrics.def, in its order. */
 
@@ -20,7 +20,7 @@ static bool is(double *out, double value)
     {                                                                                              \
         uint64_t sum = 0;                                                                          \
         for (size_t i = 0; i < s->traffic->shard_count; i++)                                       \
-            sum += relaxed_get(&s->traffic->shards[i].field);                                      \
+            sum += counter_get(&s->traffic->shards[i].field);                                      \
         return is(out, (double)sum);                                                               \
     }
 
@@ -37,7 +37,7 @@ bool value_late(const struct metric_subject *s, size_t variant, double *out)
     uint64_t sum = 0;
     for (size_t i = 0; i < s->traffic->shard_count; i++) {
         const struct traffic_shard *shard = &s->traffic->shards[i];
-        sum += relaxed_get(variant == PROMISE_TTFT ? &shard->late_ttft : &shard->late_tpot);
+        sum += counter_get(variant == PROMISE_TTFT ? &shard->late_ttft : &shard->late_tpot);
     }
     return is(out, (double)sum);
 }
@@ -51,7 +51,7 @@ bool value_tokens(const struct metric_subject *s, size_t variant, double *out)
             [DIRECTION_IN] = &shard->tokens_in,
             [DIRECTION_OUT] = &shard->tokens_out,
             [DIRECTION_CACHED] = &shard->tokens_cached};
-        sum += relaxed_get(by_direction[variant]);
+        sum += counter_get(by_direction[variant]);
     }
     return is(out, (double)sum);
 }
@@ -122,8 +122,8 @@ static void count_cells(struct metric_buckets *b, const struct histogram *h)
 {
     for (size_t i = 0; i < b->bound_count; i++)
         b->at_most[i] = histogram_count_le(h, b->bounds_us[i] - 1);
-    b->count = relaxed_get(&h->count);
-    b->sum_us = relaxed_get(&h->sum);
+    b->count = counter_get(&h->count);
+    b->sum_us = counter_get(&h->sum);
 }
 
 #define SHARD_BUCKETS(name, first_log2, last_log2, with_halves)                                    \
@@ -151,11 +151,11 @@ static void add_cells(struct metric_buckets *b, const _Atomic uint64_t *cells,
 {
     uint64_t seen = 0;
     for (size_t i = 0; i < b->bound_count; i++) {
-        seen += relaxed_get(&cells[i]);
+        seen += counter_get(&cells[i]);
         b->at_most[i] += seen;
     }
-    b->count += seen + relaxed_get(&cells[b->bound_count]);
-    b->sum_us += relaxed_get(sum_us);
+    b->count += seen + counter_get(&cells[b->bound_count]);
+    b->sum_us += counter_get(sum_us);
 }
 
 /* `at`: how to index the cells. A combination that never occurred has no series. */
@@ -194,18 +194,18 @@ bool value_replica_in_flight(const struct metric_subject *s, size_t variant, dou
 
 bool value_replica_speed(const struct metric_subject *s, size_t variant, double *out)
 {
-    uint64_t mtok_s = relaxed_get(&s->replica->speed_mtok_s);
+    uint64_t mtok_s = counter_get(&s->replica->speed_mtok_s);
     return mtok_s && is(out, (double)mtok_s / 1000);
 }
 
 static bool has_report(const struct replica *r)
 {
-    return relaxed_get(&r->report.taken_ns) != 0;
+    return counter_get(&r->report.taken_ns) != 0;
 }
 
 bool value_replica_report_age(const struct metric_subject *s, size_t variant, double *out)
 {
-    uint64_t taken_ns = relaxed_get(&s->replica->report.taken_ns);
+    uint64_t taken_ns = counter_get(&s->replica->report.taken_ns);
     uint64_t age_ns = s->in->now_ns > taken_ns ? s->in->now_ns - taken_ns : 0;
     return taken_ns && is(out, (double)age_ns / (double)NS_PER_S);
 }
@@ -229,14 +229,14 @@ REPORTED(refusals, refusals, 1)
 
 bool value_replica_kv_size(const struct metric_subject *s, size_t variant, double *out)
 {
-    uint64_t tokens = relaxed_get(&s->replica->report.kv_tokens);
+    uint64_t tokens = counter_get(&s->replica->report.kv_tokens);
     return tokens && is(out, (double)tokens);
 }
 
 bool value_replica_prefix_hit_ratio(const struct metric_subject *s, size_t variant, double *out)
 {
-    uint64_t queries = relaxed_get(&s->replica->report.prefix_queries);
-    uint64_t hits = relaxed_get(&s->replica->report.prefix_hits);
+    uint64_t queries = counter_get(&s->replica->report.prefix_queries);
+    uint64_t hits = counter_get(&s->replica->report.prefix_hits);
     /* The two were read at different moments, and they are an engine's word. */
     return queries && is(out, hits < queries ? (double)hits / (double)queries : 1);
 }
@@ -269,7 +269,7 @@ bool value_refused(const struct metric_subject *s, size_t variant, double *out)
     uint64_t sum = 0;
     for (size_t i = 0; i < s->in->worker_count; i++) {
         const struct worker_counters *w = &s->in->workers[i];
-        sum += relaxed_get(variant == REASON_UNKNOWN_MODEL ? &w->refused_unknown_model
+        sum += counter_get(variant == REASON_UNKNOWN_MODEL ? &w->refused_unknown_model
                                                            : &w->refused_other);
     }
     return is(out, (double)sum);

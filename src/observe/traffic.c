@@ -6,7 +6,7 @@
 #include "base/heap.h"
 #include "base/map.h"
 #include "observe/record.h"
-#include "observe/relaxed.h"
+#include "base/counter.h"
 
 struct traffic_registry {
     pthread_mutex_t lock; /* for the maps and for adding */
@@ -109,21 +109,21 @@ const struct traffic *traffic_of_model(const struct traffic_registry *registry, 
 
 static void record_promise(struct traffic_shard *shard, const struct request_record *r)
 {
-    relaxed_add(&shard->offered, record_is_offered(r));
-    relaxed_add(&shard->late_ttft, r->late_ttft);
-    relaxed_add(&shard->late_tpot, r->late_tpot);
-    relaxed_add(&shard->good, r->good);
-    relaxed_add(&shard->good_tokens_out, r->good ? r->tokens_out : 0);
+    counter_add(&shard->offered, record_is_offered(r));
+    counter_add(&shard->late_ttft, r->late_ttft);
+    counter_add(&shard->late_tpot, r->late_tpot);
+    counter_add(&shard->good, r->good);
+    counter_add(&shard->good_tokens_out, r->good ? r->tokens_out : 0);
 }
 
 static void record_volume(struct traffic_shard *shard, const struct request_record *r)
 {
-    relaxed_add(&shard->retries, r->tries > 1 ? r->tries - 1 : 0);
-    relaxed_add(&shard->tokens_in, r->tokens_in);
-    relaxed_add(&shard->tokens_out, r->tokens_out);
-    relaxed_add(&shard->tokens_cached, r->tokens_cached);
-    relaxed_add(&shard->bytes_in, r->bytes_in);
-    relaxed_add(&shard->bytes_out, r->bytes_out);
+    counter_add(&shard->retries, r->tries > 1 ? r->tries - 1 : 0);
+    counter_add(&shard->tokens_in, r->tokens_in);
+    counter_add(&shard->tokens_out, r->tokens_out);
+    counter_add(&shard->tokens_cached, r->tokens_cached);
+    counter_add(&shard->bytes_in, r->bytes_in);
+    counter_add(&shard->bytes_out, r->bytes_out);
 }
 
 static void record_times(struct traffic_shard *shard, const struct request_record *r)
@@ -140,7 +140,7 @@ static void record_times(struct traffic_shard *shard, const struct request_recor
 
 void traffic_record(struct traffic_shard *shard, const struct request_record *r)
 {
-    relaxed_add(&shard->requests[r->outcome], 1);
+    counter_add(&shard->requests[r->outcome], 1);
     record_promise(shard, r);
     record_volume(shard, r);
     record_times(shard, r);
