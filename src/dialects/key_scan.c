@@ -18,35 +18,34 @@ static struct slice skip_space(struct slice s)
     return s;
 }
 
-/* Does `text`, which starts behind a key's closing quote, go on with a value other than null? */
-static bool has_value(struct slice text)
+/* `text` starts behind a word's closing quote: what is the word? `key` where a value follows. */
+static unsigned judge(struct slice text, unsigned key)
 {
     text = skip_space(text);
     if (text.len == 0 || *text.ptr != ':')
-        return false; /* a string that is a value, not a key */
+        return key == KEY_ERROR && text.len > 0 ? VALUE_IS_ERROR : 0;
     text = skip_space(slice_from(text, 1));
-    return text.len > 0 && !slice_starts(text, SLICE("null"));
+    return text.len > 0 && !slice_starts(text, SLICE("null")) ? key : 0;
 }
 
-/* `text` starts at a quote. Inside a string the key's quotes would be escaped, so it cannot match.
- */
-static unsigned key_at(struct slice text)
+/* `text` starts at a quote. Inside a string a word's quotes would be escaped, so none matches. */
+static unsigned word_at(struct slice text)
 {
     static const struct {
         struct slice quoted;
         unsigned key;
-    } keys[] = {
+    } words[] = {
         {{"\"finish_reason\"", 15}, KEY_FINISH},
         {{"\"usage\"", 7}, KEY_USAGE},
         {{"\"error\"", 7}, KEY_ERROR},
     };
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (slice_starts(text, keys[i].quoted))
-            return has_value(slice_from(text, keys[i].quoted.len)) ? keys[i].key : 0;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (slice_starts(text, words[i].quoted))
+            return judge(slice_from(text, words[i].quoted.len), words[i].key);
     return 0;
 }
 
-static bool may_be_key(const char *p)
+static bool may_be_word(const char *p)
 {
     return p[0] == '"' && (p[1] == 'e' || p[1] == 'f' || p[1] == 'u');
 }
@@ -68,7 +67,7 @@ unsigned key_scan(struct slice text)
                                       _mm_cmpeq_epi8(next, _mm_set1_epi8('u')));
         __m128i hit = _mm_and_si128(_mm_cmpeq_epi8(here, _mm_set1_epi8('"')), letter);
         for (unsigned mask = (unsigned)_mm_movemask_epi8(hit); mask; mask &= mask - 1)
-            found |= key_at(slice_from(text, at + (size_t)__builtin_ctz(mask)));
+            found |= word_at(slice_from(text, at + (size_t)__builtin_ctz(mask)));
     }
 #elif defined(__aarch64__)
     for (; text.len - at >= 17; at += 16) {
@@ -81,11 +80,11 @@ unsigned key_scan(struct slice text)
         uint8x8_t nibbles = vshrn_n_u16(vreinterpretq_u16_u8(hit), 4); /* four bits per byte */
         uint64_t mask = vget_lane_u64(vreinterpret_u64_u8(nibbles), 0) & 0x8888888888888888u;
         for (; mask; mask &= mask - 1)
-            found |= key_at(slice_from(text, at + (size_t)__builtin_ctzll(mask) / 4));
+            found |= word_at(slice_from(text, at + (size_t)__builtin_ctzll(mask) / 4));
     }
 #endif
     for (; at + 1 < text.len; at++)
-        if (may_be_key(text.ptr + at))
-            found |= key_at(slice_from(text, at));
+        if (may_be_word(text.ptr + at))
+            found |= word_at(slice_from(text, at));
     return found;
 }

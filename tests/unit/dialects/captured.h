@@ -74,21 +74,3 @@ static inline void captured_body(const char *name, struct buf *out)
         captured_append(out, body);
     buf_free(&whole);
 }
-
-/* Every stream that was captured. */
-static const char *const captured_streams[] = {
-    "llama-server/chat-stream-usage.http",    "llama-server/tool-stream.http",
-    "llama-server/tool-stream-hermes.sse",    "llama-server/logprobs-stream.http",
-    "llama-server/completions-stream.http",   "llama-server/anthropic-stream.http",
-    "llama-server/responses-stream.http",     "llama-server/midstream-sigkill.http",
-    "xllamacpp/chat-stream-usage.http",       "xllamacpp/tool-stream.http",
-    "xllamacpp/logprobs-stream.http",         "xllamacpp/completions-stream.http",
-    "xllamacpp/anthropic-stream.http",        "xllamacpp/responses-stream.http",
-    "vllm-0.32.0/chat-stream-usage.http",     "vllm-0.32.0/tool-stream.http",
-    "vllm-0.32.0/logprobs-stream.http",       "vllm-0.32.0/completions-stream.http",
-    "vllm-0.32.0/anthropic-stream.http",      "vllm-0.32.0/responses-stream.http",
-    "vllm-0.32.0/midstream-engine-died.http", "vllm-0.32.0/midstream-sigterm-stall.http",
-    "dynamo-mocker-1.6.1/stream.sse",         "llm-d-sim/chat-stream.sse",
-};
-
-enum { CAPTURED_STREAMS = sizeof captured_streams / sizeof *captured_streams };

@@ -152,7 +152,7 @@ static void test_random_framing_gives_the_same_events_at_any_split(void **state)
     uint64_t seed = 20261201;
     struct rng rng;
     rng_seed(&rng, seed);
-    print_message("seed %llu\n", (unsigned long long)seed);
+    print_message("# seed %llu\n", (unsigned long long)seed);
     for (int round = 0; round < 2000; round++) {
         char text[120];
         size_t len = (size_t)rng_below(&rng, sizeof text) + 1;
