@@ -6,8 +6,13 @@ TOOLS     := tools
 .PHONY: all
 all: build/meson/build.ninja
 	@$(TOOLS)/list_sources.py build/sources.txt
-	@ninja -C build/meson
+	@ninja -C build/meson weir
 	@ln -sf meson/weir build/weir
+
+# A fresh machine to tokens on the screen; leaves weir running in the foreground until Ctrl-C.
+.PHONY: quickstart
+quickstart:
+	@$(TOOLS)/quickstart.sh
 
 # One configured folder per variant; all compile the same list of sources.
 SETUP     := meson setup
@@ -36,7 +41,7 @@ tsan: build/tsan/build.ninja
 fuzz-build: build/fuzz/build.ninja
 asan tsan:
 	@$(TOOLS)/list_sources.py build/sources.txt
-	@ninja -C build/$@
+	@ninja -C build/$@ weir
 fuzz-build:
 	@$(TOOLS)/list_sources.py build/sources.txt
 	@ninja -C build/fuzz

@@ -21,7 +21,11 @@
 #include "launch/wire.h"
 
 static const uint64_t end_margin_ns = 5 * NS_PER_S; /* beyond the longest stop_timeout */
-enum { END_TICK_MS = 20 };
+enum {
+    END_TICK_MS = 20,
+    SWEEP_TICK_MS = 2, /* in launcher_pump(): at most 0.2 s, once, when the guard was killed */
+    SWEEPS_MAX = 100
+};
 
 /* What weir owes the guard for an engine. State, not a queue: sent as soon as there is room. */
 enum order { ORDER_NONE, ORDER_RUN, ORDER_STOP };
@@ -396,8 +400,8 @@ static enum weir_err on_guard_gone(const struct pump *p)
         close(l->sock);
         l->sock = -1;
     }
-    if (sweep())
-        return WEIR_ECLOSED; /* again at the next pump, until all are seen to be gone */
+    for (int i = 0; i < SWEEPS_MAX && sweep(); i++)
+        poll(NULL, 0, SWEEP_TICK_MS); /* whatever is left then, launcher_end() ends */
     for (size_t i = 0; i < l->count; i++) {
         l->engines[i].pid = 0;
         l->engines[i].exit_status = SIGKILL;

@@ -9,8 +9,9 @@
  * sub-reaper too and ends it in launcher_pump().
  *
  * The control thread drives this: launcher_fd() goes into its loop, launcher_pump() runs on
- * readiness and about once a second, which is also the grain of restarts. Nothing but
- * launcher_end() waits. The README beside this file tells who watches whom.
+ * readiness and about once a second, which is also the grain of restarts. Nothing waits but
+ * launcher_end(), and once launcher_pump(), for 0.2 s at most, when the guard was killed. The
+ * README beside this file tells who watches whom.
  */
 #pragma once
 
