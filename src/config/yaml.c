@@ -43,10 +43,8 @@ static void give_up(struct builder *b, struct place place, const char *help, con
     b->is_broken = true;
 }
 
-static struct place place_of(struct fy_event *event, struct fy_token *token)
+static struct place span(const struct fy_mark *start, const struct fy_mark *end)
 {
-    const struct fy_mark *start = fy_event_start_mark(event);
-    const struct fy_mark *end = token ? fy_token_end_mark(token) : NULL;
     if (!start || start->line < 0 || start->column < 0)
         return (struct place){0};
     struct place place = {
@@ -54,6 +52,11 @@ static struct place place_of(struct fy_event *event, struct fy_token *token)
     if (end && end->line == start->line && end->column > start->column)
         place.width = (uint32_t)(end->column - start->column);
     return place;
+}
+
+static struct place place_of(struct fy_event *event, struct fy_token *token)
+{
+    return span(fy_event_start_mark(event), token ? fy_token_end_mark(token) : NULL);
 }
 
 static struct slice token_text(struct builder *b, struct fy_token *token)
@@ -215,7 +218,8 @@ static void refuse_tag(struct builder *b, struct fy_event *event)
 {
     struct fy_token *tag = fy_event_get_tag_token(event);
     if (tag)
-        mistake(b, place_of(event, NULL), "leave the tag out; the option decides the type",
+        mistake(b, span(fy_token_start_mark(tag), fy_token_end_mark(tag)),
+                "leave the tag out; the option decides the type",
                 "YAML tags (`!word`) have no meaning here");
 }
 
