@@ -6,6 +6,9 @@
 #include "gateway/stream.h"
 #include "gateway/worker.h"
 
+/* A refusal for lack of capacity without a better figure: loads change about this fast. */
+enum { SHED_RETRY_MS = 1000 };
+
 /* ---- headers ---- */
 
 /* Headers of a client's request that are the connection's, weir's own, or steer an engine past weir
@@ -193,9 +196,13 @@ static enum outcome outcome_of(enum api_error_kind kind, int status)
 static char *put_retry(char *at, size_t room, const struct api_error *error)
 {
     size_t used = 0;
-    if (error->retry_after_ms) {
+    uint32_t after_ms = error->retry_after_ms;
+    if (after_ms == 0 && outcome_of(error->kind, 503) == OUTCOME_SHED) {
+        after_ms = SHED_RETRY_MS;
+    }
+    if (after_ms) {
         used = (size_t)snprintf(at, room, "retry-after: %u\r\nretry-after-ms: %u\r\n",
-                                (error->retry_after_ms + 999) / 1000, error->retry_after_ms);
+                                (after_ms + 999) / 1000, after_ms);
     }
     if (error->no_retry) {
         used += (size_t)snprintf(at + used, room - used, "x-should-retry: false\r\n");

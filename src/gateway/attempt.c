@@ -220,14 +220,24 @@ static void on_readable(struct upstream_conn *up)
     relay_read(up->owner);
 }
 
+/* Want of descriptors or ports is ours, and no fault of the replica. */
+static bool is_our_want(int errnum)
+{
+    return errnum == EMFILE || errnum == ENFILE || errnum == ENOBUFS || errnum == ENOMEM ||
+           errnum == EADDRNOTAVAIL;
+}
+
 static void connect_failed(struct stream *s, int errnum)
 {
     struct api_error error;
+    if (is_our_want(errnum)) {
+        api_error_set(&error, API_OVERLOADED, "weir cannot open another connection: %s",
+                      strerror(errnum));
+        attempt_failed(s, HEALTH_NONE, &error);
+        return;
+    }
     api_error_set(&error, API_UPSTREAM, "the engine cannot be reached: %s", strerror(errnum));
-    /* No descriptor of ours is not the replica's fault. */
-    bool is_ours = errnum == EMFILE || errnum == ENFILE || errnum == ENOBUFS || errnum == ENOMEM ||
-                   errnum == EADDRNOTAVAIL;
-    attempt_failed(s, is_ours ? HEALTH_NONE : HEALTH_FAULT, &error);
+    attempt_failed(s, HEALTH_FAULT, &error);
 }
 
 static void on_connect_failed(struct upstream_conn *up, int errnum)

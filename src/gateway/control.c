@@ -155,7 +155,7 @@ static void put_in_force(struct control *c, struct config *config, struct fleet 
     prober_set_rules(c->prober, &rules);
     prober_set_fleet(c->prober, fleet);
     if (c->launches) {
-        launches_apply(c->launches, config);
+        launches_apply(c->launches, config, fleet);
     }
     log_setup(config->log_level, config->log_json);
     fleet_drop(c->fleet);
@@ -478,7 +478,7 @@ static enum weir_err start_watching(struct control *c, struct error *err)
         if (result != WEIR_OK) {
             return result;
         }
-        launches_apply(c->launches, c->config);
+        launches_apply(c->launches, c->config, c->fleet);
     }
     c->sample.on_fire = on_sample;
     c->drain.on_fire = on_drain_timer;

@@ -23,6 +23,7 @@ struct entry {
     bool was_started;
     uint64_t stop_ns; /* retiring: when it is stopped at the latest; 0: not retiring */
     uint64_t drain_ns;
+    struct replica *replica; /* held; NULL until the first fleet has it */
     enum launch_state state;
     int pid;
     uint32_t restarts;
@@ -88,6 +89,9 @@ static void remove_entry(struct launches *l, struct entry *gone)
         slot = &(*slot)->next;
     }
     *slot = gone->next;
+    if (gone->replica) {
+        replica_drop(gone->replica);
+    }
     heap_free(gone->model);
     heap_free(gone->pool);
     heap_free(gone);
@@ -146,8 +150,25 @@ static void want_pool(struct launches *l, const struct config_model *model,
     }
 }
 
-void launches_apply(struct launches *l, const struct config *config)
+/* Each entry keeps its replica, so that it knows later whether requests are left. */
+static void find_replicas(struct launches *l, const struct fleet *fleet)
 {
+    for (size_t m = 0; m < fleet->model_count; m++) {
+        for (size_t p = 0; p < fleet->models[m].pool_count; p++) {
+            const struct pool *pool = &fleet->models[m].pools[p];
+            for (size_t r = 0; r < pool->replica_count; r++) {
+                struct entry *e = find_url(l, pool->replicas[r]->name);
+                if (e && !e->replica) {
+                    e->replica = replica_hold(pool->replicas[r]);
+                }
+            }
+        }
+    }
+}
+
+void launches_apply(struct launches *l, const struct config *config, const struct fleet *fleet)
+{
+    find_replicas(l, fleet);
     for (struct entry *e = l->entries; e; e = e->next) {
         e->is_wanted = false;
     }
@@ -210,7 +231,8 @@ static void pump(struct launches *l)
 {
     uint64_t now_ns = loop_now_ns(l->loop);
     for (struct entry *e = l->entries; e; e = e->next) {
-        if (e->stop_ns && now_ns >= e->stop_ns && e->state != LAUNCH_STOPPING) {
+        bool is_due = now_ns >= e->stop_ns || !e->replica || replica_in_flight(e->replica) == 0;
+        if (e->stop_ns && is_due && e->state != LAUNCH_STOPPING) {
             e->state = LAUNCH_STOPPING;
             launcher_stop(l->launcher, e->id);
         }

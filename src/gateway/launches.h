@@ -40,7 +40,7 @@ bool launches_url(void *launches, const struct config_model *model, const struct
  * engine that is not wanted is stopped once it has no request left, or after its drain timeout.
  * `fleet` is the one that was built from `config`.
  */
-void launches_apply(struct launches *l, const struct config *config);
+void launches_apply(struct launches *l, const struct config *config, const struct fleet *fleet);
 
 /* The prober saw `url` become ready. */
 void launches_ready(struct launches *l, const char *url);

@@ -18,25 +18,11 @@ enum {
 
 /* ---- states ---- */
 
-static const char *const state_names[ST_COUNT] = {
-    [ST_READ] = "read",   [ST_CONNECT] = "connect", [ST_WAIT] = "wait",
-    [ST_RELAY] = "relay", [ST_SETTLE] = "settle",   [ST_DEAD] = "dead",
-};
-
-#define TO(state) (1u << (state))
-static const uint8_t allowed[ST_COUNT] = {
-    [ST_READ] = TO(ST_CONNECT) | TO(ST_SETTLE),
-    [ST_CONNECT] = TO(ST_CONNECT) | TO(ST_WAIT) | TO(ST_SETTLE),
-    [ST_WAIT] = TO(ST_CONNECT) | TO(ST_RELAY) | TO(ST_SETTLE),
-    [ST_RELAY] = TO(ST_SETTLE),
-    [ST_SETTLE] = TO(ST_DEAD),
-};
-
 void stream_enter(struct stream *s, enum stream_state state)
 {
-    if (!(allowed[s->state] & TO(state))) {
-        WEIR_BUG("request %s cannot go from %s to %s", s->request_id, state_names[s->state],
-                 state_names[state]);
+    if (!stream_state_may(s->state, state)) {
+        WEIR_BUG("request %s cannot go from %s to %s", s->request_id, stream_state_name(s->state),
+                 stream_state_name(state));
     }
     s->state = state;
 }
@@ -307,6 +293,16 @@ static void learn(struct stream *s, uint64_t tokens_out)
     atomic_store_explicit(s->model->answer_tokens, next ? next : 1, memory_order_relaxed);
 }
 
+static struct slice model_label(const struct stream *s)
+{
+    if (s->model) {
+        return slice_str(s->model->name);
+    }
+    struct slice asked = s->out ? s->out->info.model : (struct slice){0};
+    asked.len = asked.len > MAX_MODEL_LABEL ? MAX_MODEL_LABEL : asked.len;
+    return asked;
+}
+
 static void fill_record(const struct stream *s, struct request_record *r)
 {
     const struct surface_info *surface =
@@ -316,7 +312,7 @@ static void fill_record(const struct stream *s, struct request_record *r)
     *r = (struct request_record){
         .request_id = slice_str(s->request_id),
         .client = slice_str(s->conn->peer),
-        .model = s->model ? slice_str(s->model->name) : (struct slice){0},
+        .model = model_label(s),
         .pool = s->pool ? s->pool->name : NULL,
         .replica = s->replica ? s->replica->name : NULL,
         .surface = surface ? surface->name : "none",

@@ -27,6 +27,7 @@
 #include "dialects/stream.h"
 #include "dialects/surface.h"
 #include "dialects/usage.h"
+#include "gateway/stream_state.h"
 #include "health/health.h"
 #include "http/http1.h"
 #include "http/server.h"
@@ -40,16 +41,6 @@
 
 struct worker;
 struct worker_fleet;
-
-enum stream_state {
-    ST_READ,    /* the request is being understood; nothing was asked of an engine */
-    ST_CONNECT, /* replica chosen; waiting for a connection */
-    ST_WAIT,    /* request being sent, or sent; the client has seen no byte */
-    ST_RELAY,   /* bytes flow to the client; nothing is replayed from here on */
-    ST_SETTLE,  /* over: log, metrics and counters, once */
-    ST_DEAD,    /* on the worker's dead list until the end of the turn */
-    ST_COUNT
-};
 
 /* How the body of the engine's answer is passed on. */
 enum relay_mode {

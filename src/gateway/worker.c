@@ -93,6 +93,7 @@ void worker_put_outbound(struct worker *w, struct outbound *out)
     arena_reset(&out->arena);
     out->tried_count = 0;
     out->last.status = 0;
+    out->info = (struct body_info){0};
     out->next = w->free_outbounds;
     w->free_outbounds = out;
     w->free_outbound_count++;
