@@ -8,6 +8,7 @@
 struct timer_wheel {
     uint64_t tick; /* everything due at or before it has fired */
     size_t count;
+    uint64_t maybe[WHEEL_SLOTS / 64];              /* slots of level 0: clear means empty */
     struct timer slots[WHEEL_LEVELS][WHEEL_SLOTS]; /* list heads */
 };
 
@@ -81,7 +82,11 @@ static void place(struct timer_wheel *wheel, struct timer *timer, uint64_t earli
     while (level < WHEEL_LEVELS - 1 && delta >> (WHEEL_BITS * (level + 1))) {
         level++;
     }
-    list_append(&wheel->slots[level][(tick >> (WHEEL_BITS * level)) % WHEEL_SLOTS], timer);
+    uint64_t slot = (tick >> (WHEEL_BITS * level)) % WHEEL_SLOTS;
+    list_append(&wheel->slots[level][slot], timer);
+    if (level == 0) {
+        wheel->maybe[slot / 64] |= 1ull << (slot % 64);
+    }
 }
 
 void timer_wheel_add(struct timer_wheel *wheel, struct timer *timer, uint64_t deadline_ns)
@@ -141,19 +146,37 @@ void timer_wheel_advance(struct timer_wheel *wheel, uint64_t now_ns)
     }
 }
 
-uint64_t timer_wheel_wait(const struct timer_wheel *wheel, uint64_t now_ns, uint64_t max_ns)
+/*
+ * The first slot of level 0 from `from` on that holds a timer, or WHEEL_SLOTS. Removing a timer
+ * leaves its slot's bit set, for it does not know its slot; it is cleared here. The loop asks in
+ * every turn, so that walking the slots was half of what a relayed event cost in user space.
+ */
+static uint64_t find_slot(struct timer_wheel *wheel, uint64_t from)
+{
+    uint64_t from_mask = ~0ull << (from % 64);
+    for (uint64_t word = from / 64; word < WHEEL_SLOTS / 64; word++, from_mask = ~0ull) {
+        uint64_t bits;
+        while ((bits = wheel->maybe[word] & from_mask)) {
+            uint64_t slot = word * 64 + (uint64_t)__builtin_ctzll(bits);
+            const struct timer *head = &wheel->slots[0][slot];
+            if (head->next != head) {
+                return slot;
+            }
+            wheel->maybe[word] &= ~(1ull << (slot % 64));
+        }
+    }
+    return WHEEL_SLOTS;
+}
+
+uint64_t timer_wheel_wait(struct timer_wheel *wheel, uint64_t now_ns, uint64_t max_ns)
 {
     if (wheel->count == 0) {
         return max_ns;
     }
     /* The next timer of level 0, or the next cascade, whichever is first. */
-    uint64_t tick = wheel->tick + 1;
-    while (tick % WHEEL_SLOTS != 0) {
-        const struct timer *head = &wheel->slots[0][tick % WHEEL_SLOTS];
-        if (head->next != head) {
-            break;
-        }
-        tick++;
+    uint64_t tick = wheel->tick + 1, slot = tick % WHEEL_SLOTS;
+    if (slot != 0) {
+        tick += find_slot(wheel, slot) - slot;
     }
     uint64_t due_ns = tick * WHEEL_TICK_NS;
     if (due_ns <= now_ns) {

@@ -26,4 +26,4 @@ void timer_wheel_remove(struct timer_wheel *wheel, struct timer *timer);
 void timer_wheel_advance(struct timer_wheel *wheel, uint64_t now_ns);
 
 /* Nanoseconds until advance() could have something to do, at most `max_ns`. */
-uint64_t timer_wheel_wait(const struct timer_wheel *wheel, uint64_t now_ns, uint64_t max_ns);
+uint64_t timer_wheel_wait(struct timer_wheel *wheel, uint64_t now_ns, uint64_t max_ns);
