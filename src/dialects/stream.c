@@ -331,6 +331,24 @@ static enum stream_event read_event(struct stream_reader *r, struct slice event)
     return result;
 }
 
+/* Is the data something that a client could read, too? */
+static bool is_readable(struct slice data)
+{
+    struct json_doc *doc = parse_data(data);
+    bool readable = doc || slice_eq(slice_trim(data), SLICE("[DONE]"));
+    json_doc_free(doc);
+    return readable;
+}
+
+enum stream_event stream_reader_tail(struct stream_reader *r, struct slice event)
+{
+    struct fields f = {0};
+    read_fields(event, &f);
+    bool is_whole = f.has_data && is_readable(f.data);
+    buf_free(&f.joined);
+    return is_whole ? read_event(r, event) : STREAM_META;
+}
+
 /* -- the short way, once content has come -- */
 
 static void find_sequence(struct stream_reader *r, struct slice event)
@@ -377,15 +395,4 @@ enum stream_event stream_reader_event(struct stream_reader *r, struct slice even
             return content(r);
     }
     return read_event(r, event);
-}
-
-enum stream_event stream_reader_large_event(struct stream_reader *r, struct slice head)
-{
-    struct fields f = {0};
-    enum stream_event result = STREAM_META;
-    read_fields(head, &f);
-    if (f.has_data)
-        result = read_unreadable(r, f.name, f.data);
-    buf_free(&f.joined);
-    return result;
 }

@@ -33,7 +33,7 @@ struct stream_reader {
     bool saw_finish; /* finish_reason on at least one choice, stop_reason, terminal status */
     bool saw_done;   /* the terminal marker, with no error before it */
     bool saw_error;
-    bool usage_unknown; /* an event was too large or not JSON: counts are estimates */
+    bool usage_unknown; /* an event was not JSON, or (the relay says so) too large: estimates */
     uint64_t content_events;
     uint64_t sequence; /* responses: last sequence_number + 1, for an error of ours */
     struct usage usage;
@@ -47,10 +47,10 @@ void stream_reader_init(struct stream_reader *r, enum dialect dialect);
 enum stream_event stream_reader_event(struct stream_reader *r, struct slice event);
 
 /*
- * The same for an event that is too large to be held (FR-3): `head` is its front, of a few hundred
- * bytes at least. It is told apart by its event name alone, and usage is unknown from here on.
+ * The same for what the body ended with, its blank line added by the caller. It is always read in
+ * full: STREAM_META when it is no whole event, such as one that was torn.
  */
-enum stream_event stream_reader_large_event(struct stream_reader *r, struct slice head);
+enum stream_event stream_reader_tail(struct stream_reader *r, struct slice event);
 
 /*
  * May this stream be called a success, now that the engine's body ended properly? Every dialect

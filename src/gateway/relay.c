@@ -237,7 +237,8 @@ static struct batch read_events(struct stream *s, char *bytes, size_t len, bool 
         }
         s->cursor = (struct sse_cursor){0};
         struct slice event = slice_of(bytes + b.taken, n);
-        enum stream_event kind = stream_reader_event(&s->reader, event);
+        enum stream_event kind = is_tail ? stream_reader_tail(&s->reader, event)
+                                         : stream_reader_event(&s->reader, event);
         enum event_fate fate =
             is_tail && kind == STREAM_META ? EVENT_DROP : judge_event(s, kind, b.passed > 0);
         b.taken += n;

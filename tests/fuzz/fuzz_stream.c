@@ -2,7 +2,7 @@
  * fuzz_stream.c - stream readers: any bytes are read, in every dialect, without harm; what they
  * say about the stream never contradicts itself, and an error of the engine's can be told.
  *
- * Input: the text of a stream; its end that is no whole event is given as a large event.
+ * Input: the text of a stream; what follows the last whole event is its tail.
  */
 #include <stdint.h>
 
@@ -57,7 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             rest = slice_from(rest, len);
         }
         if (rest.len > 0)
-            check(&r, stream_reader_large_event(&r, rest));
+            check(&r, stream_reader_tail(&r, rest));
         if (r.saw_error)
             check_error(&r);
     }
