@@ -138,7 +138,7 @@ def measure_ttft(bench, scenario, target):
     return result
 
 
-def _rss_with_streams(bench, scenario, target, count):
+def rss_with_streams(bench, scenario, target, count):
     """(resident bytes, errors) of a fresh process that holds `count` streams open."""
     process, port = bench.start_target(target)
     try:
@@ -157,8 +157,8 @@ def measure_memory(bench, scenario, target):
     """The slope of resident memory between few and many streams."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     few, many = MEMORY_STREAMS[0], min(MEMORY_STREAMS[1], (hard - 1000) // 2)  # two sockets each
-    few_bytes, few_errors = _rss_with_streams(bench, scenario, target, few)
-    many_bytes, many_errors = _rss_with_streams(bench, scenario, target, many)
+    few_bytes, few_errors = rss_with_streams(bench, scenario, target, few)
+    many_bytes, many_errors = rss_with_streams(bench, scenario, target, many)
     return {"rss_bytes_per_stream": (many_bytes - few_bytes) / (many - few),
             "rss_bytes": many_bytes, "streams": many, "errors": few_errors + many_errors}
 
