@@ -23,28 +23,39 @@ build/meson/build.ninja:
 	@$(SETUP) build/meson
 
 build/asan/build.ninja:
-	@$(TOOLS)/deps.sh build
+	@$(TOOLS)/deps.sh build test
 	@CC=clang $(SETUP) build/asan $(SANITIZED) -Db_sanitize=address,undefined
 
 build/tsan/build.ninja:
-	@$(TOOLS)/deps.sh build
+	@$(TOOLS)/deps.sh build test
 	@CC=clang $(SETUP) build/tsan $(SANITIZED) -Db_sanitize=thread
 
 build/fuzz/build.ninja:
-	@$(TOOLS)/deps.sh build
+	@$(TOOLS)/deps.sh build test
 	@CC=clang $(SETUP) build/fuzz $(SANITIZED) -Db_sanitize=address,undefined -Dfuzzing=true
 
 # Sanitizer variants: build/asan/weir (clang, ASan + UBSan), build/tsan/weir.
-.PHONY: asan tsan fuzz-build
+.PHONY: asan tsan
 asan: build/asan/build.ninja
 tsan: build/tsan/build.ninja
-fuzz-build: build/fuzz/build.ninja
 asan tsan:
 	@$(TOOLS)/list_sources.py build/sources.txt
 	@ninja -C build/$@ weir
-fuzz-build:
+
+# Each target on libFuzzer for FUZZ_SECONDS; ends with a figure, and build/fuzz.json.
+FUZZ_SECONDS ?= 60
+.PHONY: fuzz
+fuzz: build/fuzz/build.ninja
 	@$(TOOLS)/list_sources.py build/sources.txt
 	@ninja -C build/fuzz
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) $(TOOLS)/fuzz.py
+
+# Beside nginx and HAProxy; ends with a table, and build/bench.json.
+.PHONY: bench
+bench:
+	@$(TOOLS)/deps.sh build bench
+	@$(MAKE) all
+	@bench/run.py
 
 # Everything that must be green; ends with one line "N passed, N failed".
 .PHONY: test

@@ -58,11 +58,11 @@ demonstrate() {
     wait_until_ready
     printf -- '-- %s asks %s: %s\n\n' "$API" "$MODEL" "$QUESTION"
     python3 tools/ask.py "$API" "$MODEL" "$QUESTION" || true
-    next_steps
+    ! kill -0 "$weir" 2>/dev/null || next_steps
 }
 
 tools/deps.sh build engines
 make
 echo "-- starting weir with two llama.cpp engines"
-demonstrate &
+(demonstrate &) # an orphan at once, so that weir has no child that it does not know
 exec build/weir serve --config examples/quickstart.yaml
