@@ -14,9 +14,8 @@ enum { CACHE_LINE = 64 };
  * fastest single streams known run at some thousand tokens a second.
  */
 enum { SPEED_MIN_TOKENS = 8, SPEED_AVERAGE_SHIFT = 3 };
-#define SPEED_MIN_MTOK_S   10ull       /* a token in 100 s */
-#define SPEED_MAX_MTOK_S   50000000ull /* 50,000 tokens a second */
-#define SPEED_GUESS_MTOK_S 50000ull    /* 50 tokens a second */
+#define SPEED_MIN_MTOK_S 10ull       /* a token in 100 s */
+#define SPEED_MAX_MTOK_S 50000000ull /* 50,000 tokens a second */
 
 _Static_assert(sizeof(((struct replica *)0)->address_words) == sizeof(struct endpoint),
                "address_words holds exactly an endpoint");
@@ -145,12 +144,6 @@ void replica_learn_speed(struct replica *r, uint32_t tokens_out, uint64_t durati
     int64_t next =
         known ? known + ((int64_t)seen - known) / (1 << SPEED_AVERAGE_SHIFT) : (int64_t)seen;
     atomic_store_explicit(&r->speed_mtok_s, (uint64_t)next, memory_order_relaxed);
-}
-
-double replica_speed(const struct replica *r)
-{
-    uint64_t known = atomic_load_explicit(&r->speed_mtok_s, memory_order_relaxed);
-    return (double)(known ? known : SPEED_GUESS_MTOK_S) / 1e3;
 }
 
 enum replica_ejection replica_ejection(const struct replica *r, uint64_t now_ns)

@@ -127,7 +127,11 @@ static inline enum replica_state replica_state(const struct replica *r)
 void replica_learn_speed(struct replica *r, uint32_t tokens_out, uint64_t duration_ns);
 
 /* The learned speed in tokens per second, or a middling guess; never 0. */
-double replica_speed(const struct replica *r);
+static inline double replica_speed(const struct replica *r)
+{
+    uint64_t known = atomic_load_explicit(&r->speed_mtok_s, memory_order_relaxed);
+    return known ? (double)known * 1e-3 : 50.0;
+}
 
 /* Passive health at this moment, as routing and health/ both read it. */
 enum replica_ejection {

@@ -14,24 +14,37 @@ enum { SCAN_MAX = 128, SAMPLE = 64 };
 struct best {
     int index;
     double load;
-    unsigned equals;
 };
 
-static void offer(struct best *best, const struct pool_view *pool, size_t index, struct rng *rng,
+/* Of equals the one that was offered first stays. */
+static bool offer(struct best *best, const struct pool_view *pool, size_t index, struct rng *rng,
                   uint64_t now_ns)
 {
     if (!route_takes_part(pool, index, rng, now_ns))
-        return;
+        return false;
     double load = route_load(pool, pool->replicas[index], now_ns);
-    if (best->index != ROUTE_NONE && load > best->load)
-        return;
-    if (best->index == ROUTE_NONE || load < best->load)
-        best->equals = 0;
-    best->equals++;
-    if (rng_below(rng, best->equals) == 0) /* each of n equals wins with 1/n */
-        *best = (struct best){(int)index, load, best->equals};
+    if (best->index != ROUTE_NONE && load >= best->load)
+        return load == best->load;
+    *best = (struct best){(int)index, load};
+    return false;
 }
 
+static void scan(struct best *best, const struct pool_view *pool, struct rng *rng, uint64_t now_ns)
+{
+    double load = -1.0;
+    uint64_t equals = 1;
+    for (size_t i = 0; i < pool->count; i++) {
+        bool is_equal = offer(best, pool, i, rng, now_ns);
+        if (best->load != load) {
+            load = best->load;
+            equals = 1;
+        }
+        if (is_equal && rng_below(rng, ++equals) == 0) /* each of n equals wins with 1/n */
+            best->index = (int)i;
+    }
+}
+
+/* Drawn in random order, so whoever comes first among equals is random already. */
 static void sample(struct best *best, const struct pool_view *pool, struct rng *rng,
                    uint64_t now_ns)
 {
@@ -51,12 +64,11 @@ static void sample(struct best *best, const struct pool_view *pool, struct rng *
 static int pick(void *state, const struct pool_view *pool, const struct request_view *req,
                 struct rng *rng, uint64_t now_ns)
 {
-    struct best best = {.index = ROUTE_NONE};
+    struct best best = {.index = ROUTE_NONE, .load = -1.0};
     if (pool->count > SCAN_MAX)
         sample(&best, pool, rng, now_ns);
     else
-        for (size_t i = 0; i < pool->count; i++)
-            offer(&best, pool, i, rng, now_ns);
+        scan(&best, pool, rng, now_ns);
     return best.index != ROUTE_NONE ? best.index : route_first_usable(pool, rng, now_ns);
 }
 

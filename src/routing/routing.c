@@ -20,13 +20,12 @@ static const struct {
 enum { POLICY_COUNT = sizeof policies / sizeof policies[0] };
 
 /*
- * A token read costs less than a token written: between 1/2 (CPU engines) and 1/10 (GPUs with a
- * full batch). A request in flight weighs something even when its estimates have run out. What
- * other clients have in the engine is known only as a number of requests.
+ * Weights of work, in quarters of an output token. A token read costs less than a token written:
+ * between 1/2 (CPU engines) and 1/10 (GPUs with a full batch). A request in flight weighs something
+ * even when its estimates have run out. What other clients have in the engine is known only as a
+ * number of requests.
  */
-#define PROMPT_TOKEN_WEIGHT    0.25
-#define REQUEST_TOKENS         16.0
-#define FOREIGN_REQUEST_TOKENS 128.0
+enum { PROMPT_WEIGHT = 1, OUTPUT_WEIGHT = 4, REQUEST_WEIGHT = 64, FOREIGN_WEIGHT = 512 };
 
 /* Confidence in an engine's report fades to nothing over this age: it is often wrong by then. */
 #define REPORT_FADE_NS (15 * NS_PER_S)
@@ -86,9 +85,10 @@ bool route_usable(const struct pool_view *pool, size_t index, uint64_t now_ns)
     enum replica_state state = replica_state(r);
     if (pool->desperate ? state == REPLICA_DRAINING : state != REPLICA_READY)
         return false;
-    if (!pool->desperate && replica_ejection(r, now_ns) == REPLICA_OUT)
+    bool is_ejected = atomic_load_explicit(&r->health.ejected_until_ns, memory_order_relaxed) != 0;
+    if (is_ejected && !pool->desperate && replica_ejection(r, now_ns) == REPLICA_OUT)
         return false;
-    return !was_tried(pool, r->id);
+    return pool->tried_count == 0 || !was_tried(pool, r->id);
 }
 
 double route_ramp(const struct pool_view *pool, const struct replica *r, uint64_t now_ns)
@@ -102,9 +102,12 @@ double route_ramp(const struct pool_view *pool, const struct replica *r, uint64_
 
 bool route_takes_part(const struct pool_view *pool, size_t index, struct rng *rng, uint64_t now_ns)
 {
+    const struct replica *r = pool->replicas[index];
     if (!route_usable(pool, index, now_ns))
         return false;
-    double ramp = route_ramp(pool, pool->replicas[index], now_ns);
+    if (atomic_load_explicit(&r->health.returned_ns, memory_order_relaxed) == 0)
+        return true;
+    double ramp = route_ramp(pool, r, now_ns);
     return ramp >= 1.0 || rng_unit(rng) < ramp;
 }
 
@@ -119,27 +122,27 @@ int route_first_usable(const struct pool_view *pool, struct rng *rng, uint64_t n
     return ROUTE_NONE;
 }
 
+static int64_t load(const _Atomic int64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
 /*
  * Requests that the engine reports beyond those that weir has there now. The report is from a
  * moment ago and ours is from now: while our own load grows this errs to the low side, so nobody
  * is held for full on our own account twice.
  */
-static double foreign_requests(const struct replica *r, double own, uint64_t now_ns)
+static double foreign_requests(const struct replica *r, int64_t own, uint64_t now_ns)
 {
     uint64_t taken = atomic_load_explicit(&r->report.taken_ns, memory_order_relaxed);
-    uint64_t age = now_ns > taken ? now_ns - taken : 0;
-    if (taken == 0 || age >= REPORT_FADE_NS)
+    if (taken == 0)
         return 0.0;
-    double reported = (double)atomic_load_explicit(&r->report.running, memory_order_relaxed) +
-                      (double)atomic_load_explicit(&r->report.waiting, memory_order_relaxed);
-    double confidence = 1.0 - (double)age / (double)REPORT_FADE_NS;
-    return reported > own ? (reported - own) * confidence : 0.0;
-}
-
-static double tokens(const _Atomic int64_t *counter)
-{
-    int64_t value = atomic_load_explicit(counter, memory_order_relaxed);
-    return value > 0 ? (double)value : 0.0;
+    int64_t foreign = (int64_t)atomic_load_explicit(&r->report.running, memory_order_relaxed) +
+                      (int64_t)atomic_load_explicit(&r->report.waiting, memory_order_relaxed) - own;
+    uint64_t age = now_ns > taken ? now_ns - taken : 0;
+    if (foreign <= 0 || age >= REPORT_FADE_NS)
+        return 0.0;
+    return (double)foreign * (1.0 - (double)age / (double)REPORT_FADE_NS);
 }
 
 /* Among replicas that should not be chosen at all, the likeliest to answer comes first. */
@@ -153,13 +156,15 @@ static double desperation(const struct replica *r, uint64_t now_ns)
 
 double route_load(const struct pool_view *pool, const struct replica *r, uint64_t now_ns)
 {
-    double own = tokens(&r->load.requests);
-    double work = tokens(&r->load.prompt_tokens) * PROMPT_TOKEN_WEIGHT +
-                  tokens(&r->load.output_tokens) + own * REQUEST_TOKENS +
-                  foreign_requests(r, own, now_ns) * FOREIGN_REQUEST_TOKENS;
-    double load = work / (replica_speed(r) * route_ramp(pool, r, now_ns));
+    int64_t own = load(&r->load.requests);
+    int64_t known = load(&r->load.prompt_tokens) * PROMPT_WEIGHT +
+                    load(&r->load.output_tokens) * OUTPUT_WEIGHT + own * REQUEST_WEIGHT;
+    double work = (double)known + foreign_requests(r, own, now_ns) * FOREIGN_WEIGHT;
+    double seconds = work / OUTPUT_WEIGHT / replica_speed(r);
+    if (atomic_load_explicit(&r->health.returned_ns, memory_order_relaxed) != 0)
+        seconds /= route_ramp(pool, r, now_ns);
     uint64_t busy = atomic_load_explicit(&r->health.busy_until_ns, memory_order_relaxed);
     if (busy > now_ns)
-        load += (double)(busy - now_ns) / (double)NS_PER_S * BUSY_WEIGHT;
-    return pool->desperate ? load + desperation(r, now_ns) : load;
+        seconds += (double)(busy - now_ns) / (double)NS_PER_S * BUSY_WEIGHT;
+    return pool->desperate ? seconds + desperation(r, now_ns) : seconds;
 }
