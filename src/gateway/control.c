@@ -186,6 +186,16 @@ static struct config *read_config(struct control *c, struct buf *report)
     return config;
 }
 
+static void warn_lines(const char *what, struct slice text)
+{
+    while (text.len) {
+        const char *end = memchr(text.ptr, '\n', text.len);
+        size_t len = end ? (size_t)(end - text.ptr) : text.len;
+        log_warn("reload", "%s: %.*s", what, (int)len, text.ptr);
+        text = slice_from(text, len + 1);
+    }
+}
+
 enum weir_err control_reload(struct control *c, struct buf *report)
 {
     if (!c->config->file) {
@@ -205,10 +215,11 @@ enum weir_err control_reload(struct control *c, struct buf *report)
         config_free(config);
         return refuse_reload(c, report, err.text);
     }
-    size_t restarts = config_restart_needed(c->config, config, report);
+    if (config_restart_needed(c->config, config, report)) {
+        warn_lines("waits for a restart", buf_slice(report));
+    }
     put_in_force(c, config, fleet);
-    log_info("reload", "configuration %llu is in force%s", (unsigned long long)c->generation,
-             restarts ? "; some changes wait for a restart" : "");
+    log_info("reload", "configuration %llu is in force", (unsigned long long)c->generation);
     return WEIR_OK;
 }
 
