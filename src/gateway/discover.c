@@ -9,6 +9,8 @@
 #include "net/loop.h"
 #include "net/resolve.h"
 
+enum { MAX_ACTIVE = 64 };
+
 /* Between two tries at an engine that is not there yet. */
 #define RETRY_NS (500 * NS_PER_MS)
 
@@ -19,6 +21,7 @@ struct candidate {
     struct base_url url;
     struct resolve *resolve;
     struct timer timer;
+    struct candidate *next_queued;
     const struct engine *engine; /* once detected */
     char *authority, *path;
 };
@@ -34,7 +37,9 @@ struct discovery {
     uint64_t timeout_ns;
     struct candidate *candidates;
     struct discovered *results;
-    size_t count, open;
+    size_t count, open, active;
+    struct candidate *queue_first, **queue_last;
+    bool is_starting; /* in start_queued(), which a try that ends at once must not nest in */
 };
 
 static void free_discovery(struct discovery *d)
@@ -61,6 +66,32 @@ static void on_finish(struct timer *timer)
     free_discovery(d);
 }
 
+static void try_candidate(struct candidate *c);
+
+static void start_queued(struct discovery *d)
+{
+    if (d->is_starting)
+        return;
+    d->is_starting = true;
+    while (d->active < MAX_ACTIVE && d->queue_first) {
+        struct candidate *c = d->queue_first;
+        d->queue_first = c->next_queued;
+        if (!d->queue_first)
+            d->queue_last = &d->queue_first;
+        d->active++;
+        try_candidate(c);
+    }
+    d->is_starting = false;
+}
+
+static void enqueue(struct candidate *c)
+{
+    struct discovery *d = c->discovery;
+    c->next_queued = NULL;
+    *d->queue_last = c;
+    d->queue_last = &c->next_queued;
+}
+
 static void close_candidate(struct candidate *c)
 {
     struct discovery *d = c->discovery;
@@ -68,13 +99,24 @@ static void close_candidate(struct candidate *c)
         timer_set(d->loop, &d->finish, 0);
 }
 
+/* A try is over and was the last one. */
+static void end_try(struct candidate *c)
+{
+    c->discovery->active--;
+    close_candidate(c);
+    start_queued(c->discovery);
+}
+
 static void try_later(struct candidate *c)
 {
     struct discovery *d = c->discovery;
-    if (loop_now_ns(d->loop) + RETRY_NS >= d->deadline_ns)
-        close_candidate(c);
-    else
-        timer_set(d->loop, &c->timer, RETRY_NS);
+    if (loop_now_ns(d->loop) + RETRY_NS >= d->deadline_ns) {
+        end_try(c);
+        return;
+    }
+    d->active--;
+    timer_set(d->loop, &c->timer, RETRY_NS);
+    start_queued(d);
 }
 
 static void after_detect(struct candidate *c)
@@ -99,7 +141,7 @@ static void after_ask(struct candidate *c)
     if (c->result->facts.model_count) {
         c->result->engine = c->engine;
         c->result->why[0] = '\0'; /* of earlier tries */
-        close_candidate(c);
+        end_try(c);
         return;
     }
     c->engine = NULL;
@@ -142,13 +184,15 @@ static void try_candidate(struct candidate *c)
         return;
     default:
         snprintf(c->result->why, sizeof c->result->why, "the address cannot be used");
-        close_candidate(c);
+        end_try(c);
     }
 }
 
 static void on_retry(struct timer *timer)
 {
-    try_candidate((struct candidate *)((char *)timer - offsetof(struct candidate, timer)));
+    struct candidate *c = (struct candidate *)((char *)timer - offsetof(struct candidate, timer));
+    enqueue(c);
+    start_queued(c->discovery);
 }
 
 static void begin(struct candidate *c)
@@ -168,7 +212,7 @@ static void begin(struct candidate *c)
         .timeout_ns = c->discovery->timeout_ns,
         .done = on_done,
     };
-    try_candidate(c);
+    enqueue(c);
 }
 
 struct discovery *discover_start(struct loop *loop, struct fetcher *fetcher,
@@ -190,6 +234,7 @@ struct discovery *discover_start(struct loop *loop, struct fetcher *fetcher,
         .count = count,
         .open = count,
     };
+    d->queue_last = &d->queue_first;
     for (size_t i = 0; i < count; i++) {
         struct candidate *c = &d->candidates[i];
         c->discovery = d;
@@ -198,7 +243,8 @@ struct discovery *discover_start(struct loop *loop, struct fetcher *fetcher,
         c->result->url = urls[i];
         begin(c);
     }
-    if (count == 0)
+    start_queued(d);
+    if (d->open == 0)
         timer_set(loop, &d->finish, 0);
     return d;
 }

@@ -3,7 +3,8 @@
  * which models it has and how long their context is.
  *
  * The control thread's. An engine that is still starting is asked again until the time is over;
- * then the callback comes, with what is known and a reason for each URL that stayed silent.
+ * then the callback comes, with what is known and a reason for each URL that stayed silent. At most
+ * 64 are asked at once.
  */
 #pragma once
 
@@ -28,8 +29,8 @@ typedef void (*discover_fn)(void *ctx, const struct discovered *results, size_t 
 
 /*
  * `urls` are kept until the end. Results come in the same order, once, from the loop, at the latest
- * after `wait_ns` plus one `timeout_ns`; they are borrowed for the callback, which ends the
- * discovery. `wait_ns` 0: everybody is asked once.
+ * after `wait_ns` plus some `timeout_ns` (one per question, and per 64 URLs that are silent); they
+ * are borrowed for the callback, which ends the discovery. `wait_ns` 0: everybody is asked once.
  */
 struct discovery *discover_start(struct loop *loop, struct fetcher *fetcher,
                                  struct resolver *resolver, const char *const *urls, size_t count,

@@ -13,7 +13,7 @@
 #include "net/loop.h"
 #include "net/resolve.h"
 
-enum { MAX_ROUNDS = 64, MAX_UNREADY_ROUNDS = 32 };
+enum { MAX_ROUNDS = 64, MAX_SUSPECT_ROUNDS = 32 };
 
 /* A replica that was just added or started is asked this often, for so long. */
 #define YOUNG_INTERVAL_NS (500 * NS_PER_MS)
@@ -43,7 +43,7 @@ struct probe {
     struct timer timer;
     struct probe *next_queued;
     enum probe_step step;
-    bool is_unready_round; /* counted among MAX_UNREADY_ROUNDS */
+    bool is_suspect_round; /* counted among MAX_SUSPECT_ROUNDS */
     bool was_asked;        /* the `once` questions were answered */
     bool is_detected;      /* the engine's kind is sure */
     bool has_spread;       /* its rounds have left the crowd they came with */
@@ -81,8 +81,8 @@ struct prober {
     struct probe **probes;
     size_t count, capacity;
     uint64_t mark;
-    struct queue ready, unready;
-    size_t rounds, unready_rounds;
+    struct queue trusted, suspect;
+    size_t rounds, suspect_rounds;
     bool is_starting; /* in start_queued(), which a round that ends at once must not nest in */
 };
 
@@ -137,18 +137,18 @@ static void queue_remove(struct queue *q, const struct probe *probe)
 
 static void begin_round(struct probe *probe);
 
-/* The next that may begin; who is ready goes first. */
+/* The next that may begin; who has not failed us goes first. */
 static struct probe *take_queued(struct prober *p)
 {
     if (p->rounds >= MAX_ROUNDS)
         return NULL;
-    struct probe *probe = queue_pop(&p->ready);
+    struct probe *probe = queue_pop(&p->trusted);
     if (probe)
         return probe;
-    probe = p->unready_rounds < MAX_UNREADY_ROUNDS ? queue_pop(&p->unready) : NULL;
+    probe = p->suspect_rounds < MAX_SUSPECT_ROUNDS ? queue_pop(&p->suspect) : NULL;
     if (probe) {
-        probe->is_unready_round = true;
-        p->unready_rounds++;
+        probe->is_suspect_round = true;
+        p->suspect_rounds++;
     }
     return probe;
 }
@@ -171,7 +171,8 @@ static void enqueue(struct probe *probe)
     struct prober *p = probe->prober;
     probe->step = STEP_QUEUED;
     timer_cancel(p->loop, &probe->timer);
-    queue_push(replica_state(probe->replica) == REPLICA_READY ? &p->ready : &p->unready, probe);
+    bool is_trusted = probe->checks == 0 || replica_state(probe->replica) == REPLICA_READY;
+    queue_push(is_trusted ? &p->trusted : &p->suspect, probe);
 }
 
 static void on_due(struct timer *timer)
@@ -204,8 +205,8 @@ static void leave_round(struct probe *probe)
     probe->facts = NULL;
     probe->step = STEP_IDLE;
     p->rounds--;
-    p->unready_rounds -= probe->is_unready_round;
-    probe->is_unready_round = false;
+    p->suspect_rounds -= probe->is_suspect_round;
+    probe->is_suspect_round = false;
 }
 
 static void end_round(struct probe *probe)
@@ -504,8 +505,8 @@ static void free_probe(struct probe *probe)
 {
     struct prober *p = probe->prober;
     if (probe->step == STEP_QUEUED) {
-        queue_remove(&p->ready, probe);
-        queue_remove(&p->unready, probe);
+        queue_remove(&p->trusted, probe);
+        queue_remove(&p->suspect, probe);
     } else if (probe->step != STEP_IDLE) {
         interview_stop(&probe->interview);
         if (probe->resolve)
@@ -556,8 +557,8 @@ struct prober *prober_new(struct loop *loop, struct fetcher *fetcher, struct res
     *p = (struct prober){.loop = loop, .fetcher = fetcher, .resolver = resolver, .rules = *rules};
     if (hooks)
         p->hooks = *hooks;
-    p->ready.last = &p->ready.first;
-    p->unready.last = &p->unready.first;
+    p->trusted.last = &p->trusted.first;
+    p->suspect.last = &p->suspect.first;
     uint64_t seed;
     rng_secret(&seed, sizeof seed); /* gateways must not ask in step */
     rng_seed(&p->rng, seed);

@@ -5,8 +5,8 @@
  * The control thread's. For every replica of the current fleet, once per interval: resolve its name
  * if its time is over, ask its health path, and when it is ready its scrape paths; at the first
  * READY and after a restart also version, models and limits. Rounds are spread over the interval
- * with jitter, and at most 64 run at once, half of them at replicas that are not ready: however
- * many hosts have fallen silent, the others are still looked at.
+ * with jitter, and at most 64 run at once, half of them at replicas that are known not to be ready:
+ * however many hosts have fallen silent, the others are still looked at.
  *
  * Nothing here is shared with workers but the atomics inside struct replica.
  */
