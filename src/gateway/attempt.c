@@ -164,6 +164,7 @@ void attempt_broke_early(struct stream *s, int errnum)
 {
     if (lost_the_race(s)) {
         s->out->raced = true;
+        s->out->sent = 0;
         upstream_release(s->up, false);
         s->up = NULL;
         stream_enter(s, ST_CONNECT);
