@@ -31,11 +31,10 @@ static struct replica *choose_in_pool(struct stream *s, const struct pool *pool,
 {
     struct worker *w = s->worker;
     struct outbound *out = s->out;
-    struct pool_view view = {.replicas = pool->replicas,
-                             .count = pool->replica_count,
-                             .tried_count = out->tried_count,
-                             .desperate = desperate,
-                             .ramp_ns = w->settings.ramp_ns};
+    struct pool_view view;
+    pool_view_init(&view, pool, w->settings.ramp_ns);
+    view.desperate = desperate;
+    view.tried_count = out->tried_count;
     memcpy(view.tried, out->tried, out->tried_count * sizeof *out->tried);
     for (int i = 0; i < MAX_PICKS && view.tried_count < ROUTE_MAX_TRIED; i++) {
         int at = pool->policy->pick(s->fleet->policy_state[pool->index], &view, &s->view, &w->rng,

@@ -98,6 +98,20 @@ static void on_replica_state(void *ctx, struct replica *r, enum replica_state fr
     update_ready(c);
 }
 
+/* The name of a replica points elsewhere now: nobody should reuse a connection to where it was. */
+static void on_replica_address(void *ctx, struct replica *r, const struct endpoint *was)
+{
+    struct control *c = ctx;
+    char text[160];
+    address_format(was, text, sizeof text);
+    log_info("address", "%s no longer points to %s", r->name, text);
+    for (size_t i = 0; i < c->worker_count; i++) {
+        if (c->workers[i]) {
+            worker_forget_replica(c->workers[i], r->id);
+        }
+    }
+}
+
 static void on_launch_change(void *ctx, const char *url, bool is_running)
 {
     struct control *c = ctx;
@@ -480,7 +494,8 @@ static enum weir_err start_watching(struct control *c, struct error *err)
         return WEIR_EIO;
     }
     struct prober_rules rules = settings_of_prober(c->config);
-    struct prober_hooks hooks = {.on_state = on_replica_state, .ctx = c};
+    struct prober_hooks hooks = {
+        .on_state = on_replica_state, .on_address = on_replica_address, .ctx = c};
     c->prober = prober_new(c->loop, c->fetcher, c->resolver, &rules, &hooks);
     prober_set_fleet(c->prober, c->fleet);
     if (c->launches) {

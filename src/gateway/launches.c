@@ -184,6 +184,9 @@ void launches_apply(struct launches *l, const struct config *config, const struc
             remove_entry(l, e);
         } else if (!e->is_wanted && e->stop_ns == 0) {
             e->stop_ns = now_ns + e->drain_ns;
+            if (e->replica) {
+                atomic_store_explicit(&e->replica->wants_drain, true, memory_order_relaxed);
+            }
             log_info("launch",
                      "engine %zu of %s is not wanted any more; it may finish its requests",
                      e->index, e->model);

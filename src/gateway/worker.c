@@ -220,6 +220,7 @@ void worker_join(struct worker *w)
 
 struct message {
     struct worker *worker;
+    uint32_t replica_id;
     struct fleet *fleet;
     struct worker_settings settings;
     struct http_server_limits limits;
@@ -292,6 +293,20 @@ void worker_set_config(struct worker *w, const struct config *config, size_t wor
     m->settings = settings_of_worker(config, worker_count);
     m->limits = settings_of_server(config, worker_count);
     loop_post(w->loop, do_set_config, m);
+}
+
+static void do_forget_replica(void *ctx)
+{
+    struct message *m = ctx;
+    upstream_forget_host(&m->worker->upstreams, m->replica_id);
+    heap_free(m);
+}
+
+void worker_forget_replica(struct worker *w, uint32_t replica_id)
+{
+    struct message *m = message_new(w);
+    m->replica_id = replica_id;
+    loop_post(w->loop, do_forget_replica, m);
 }
 
 static void do_drain(void *ctx)

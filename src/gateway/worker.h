@@ -89,6 +89,8 @@ void worker_join(struct worker *w); /* returns at once if it was never started *
 /* From any thread, by mailbox. */
 void worker_set_fleet(struct worker *w, struct fleet *fleet); /* a reference is taken */
 void worker_set_config(struct worker *w, const struct config *config, size_t worker_count);
+void worker_forget_replica(struct worker *w,
+                           uint32_t replica_id); /* idle connections to it close */
 void worker_drain(struct worker *w); /* no new connections; the loop ends when it is empty */
 void worker_end(struct worker *w);   /* breaks off what is left, and ends the loop */
 
