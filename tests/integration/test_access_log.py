@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import signal
 
 from harness import client, replies
 from harness import upstream as u
@@ -87,7 +88,7 @@ def test_hostile_names_cannot_forge_lines(site):
     nasty = 'x","status":200}\n{"id":"forged\r\n\u2028' + "y" * 1000
     response = ask(site.port, "/v1/chat/completions", json.dumps({"model": nasty}).encode())
     line = line_of(site, response)
-    assert line["status"] == 404 and len(line["model"]) <= 64
+    assert line["status"] in (400, 404) and len(line["model"] or "") <= 64
     assert not any(r["id"] == "forged" for r in site.weir.access)
     site.up.next(u.answer(400, b'{"error":{"message":"\\n{\\"id\\":\\"forged\\"}"}}'))
     chat(site.port)
@@ -116,8 +117,8 @@ def test_each_request_has_exactly_one_line(site):
 def test_text_format(workshop):
     site = workshop.site(settings={"access_log": {"format": "text"}})
     chat(site.port, headers=[("x-request-id", "abc")])
-    eventually(lambda: site.weir.access_lines, "a line")
-    (line,) = site.weir.access_lines
+    eventually(lambda: "id=abc" in "\n".join(site.weir.access_lines), "a line")
+    (line,) = [line for line in site.weir.access_lines if "id=abc" in line]
     assert "id=abc" in line and "model=m" in line and "status=200" in line
 
 
@@ -127,12 +128,12 @@ def test_standard_output(workshop):
     eventually(lambda: '"id":"abc"' in site.weir.stdout, "a line on standard output")
 
 
-def test_rotation_by_hangup(workshop):
+def test_rotation(workshop):
     site = workshop.site()
     first = chat(site.port)
     site.weir.access_of(first.header("x-request-id"))
     os.rename(site.weir.access_file, site.weir.access_file.with_suffix(".1"))
-    site.weir.hangup()
+    site.weir.signal(signal.SIGUSR1)
     eventually(site.weir.access_file.exists, "the file is opened anew")
     second = chat(site.port)
     site.weir.access_of(second.header("x-request-id"))
@@ -141,10 +142,18 @@ def test_rotation_by_hangup(workshop):
 
 def test_full_disk_is_said_and_serving_goes_on(workshop):
     site = workshop.site(settings={"access_log": {"path": "/dev/full"}})
-    for _ in range(20):
-        assert chat(site.port).status == 200
-    eventually(lambda: site.weir.metrics().value("weir_access_log_lost_lines_total") == 20, "lost lines are counted")
-    eventually(lambda: re.search("No space left", site.weir.stderr), "and said")
+    assert chat(site.port).status == 200
+    eventually(lambda: re.search("/dev/full: No space left", site.weir.stderr), "said")
+    many = client.request_bytes("/v1/models", method="GET", headers=[("x-request-id", "i" * 60)]) * 100
+
+    def lost_some():
+        """Lines are held in memory for a while, so it takes some thousands."""
+        with client.Connection(site.port) as c:
+            c.send(many)
+            for _ in range(100):
+                assert c.read_response().status == 200
+        return site.weir.metrics().value("weir_access_log_lost_lines_total") > 0
+    eventually(lost_some, "lost lines are counted", timeout=60)
     assert chat(site.port).status == 200
 
 

@@ -1,17 +1,20 @@
 """`weir serve --backends`: kinds, models and limits are asked of the engines; --print-config says the same."""
+import subprocess
+import threading
+
 import pytest
 import yaml
 
+from harness import replies
 from harness.client import chat, get
+from harness.ports import free_port
 from harness.wait import eventually
 from harness.weir import BASE, BINARY
-import subprocess
 
 
 def serve(workshop, *ups, extra=(), **kwargs):
-    from harness.ports import free_port
     port, admin = free_port(), free_port()
-    weir = workshop.weir(arguments=["serve", "--listen", f"127.0.0.1:{port}", "--admin", f"127.0.0.1:{admin}",
+    weir = workshop.weir(arguments=["serve", "--listen", f"127.0.0.1:{port}", "--admin-listen", f"127.0.0.1:{admin}",
                                     "--backends", ",".join(u if isinstance(u, str) else u.url for u in ups), *extra],
                          wait=False, **kwargs)
     weir.port, weir.admin = port, admin
@@ -60,14 +63,28 @@ def test_an_engine_that_lists_several_models(workshop):
     assert chat(weir.port, model="lora-2").status == 200 and up.requests[-1].json["model"] == "lora-2"
 
 
-def test_engine_that_is_not_up_yet_is_found_when_it_comes(workshop):
+def test_engine_that_is_still_starting_is_waited_for(workshop):
     late, here = workshop.upstream(models=["late"]), workshop.upstream(models=["here"])
-    late.down()
+    late.health = (503, replies.dumps(replies.LLAMA_LOADING))
+    threading.Timer(1, late.clear).start()
     weir = serve(workshop, late, here)
-    assert chat(weir.port, model="here").status == 200
-    late.up()
-    eventually(lambda: "late" in ids(weir), "the late one is found", timeout=30)
-    eventually(lambda: chat(weir.port, model="late").status == 200, "and serves")
+    assert ids(weir) == {"late", "here"}
+
+
+def test_engine_that_does_not_come_is_named_and_the_others_serve(workshop):
+    gone, here = workshop.upstream(models=["gone"]), workshop.upstream(models=["here"])
+    gone.down()
+    weir = serve(workshop, gone, here, extra=["--wait", "1"])
+    assert ids(weir) == {"here"} and chat(weir.port, model="here").status == 200
+    assert gone.url in weir.stderr
+
+
+def test_without_any_engine_the_start_is_refused_in_words(workshop):
+    gone = workshop.upstream()
+    gone.down()
+    run = subprocess.run([BINARY, "serve", "--backends", gone.url, "--wait", "1", "--listen", f"127.0.0.1:{free_port()}",
+                          "--admin-listen", "off"], capture_output=True, text=True, timeout=30)
+    assert run.returncode == 1 and gone.url in run.stderr
 
 
 def test_policy_flag(workshop):
@@ -103,7 +120,7 @@ def test_print_config_of_a_file_round_trips(workshop, tmp_path):
                          settings={"limits": {"body": "3MiB"}, "timeouts": {"first_byte": "7s"}})
 
     def printed(path):
-        run = subprocess.run([BINARY, "serve", "--print-config", str(path)], capture_output=True, text=True, timeout=60)
+        run = subprocess.run([BINARY, "serve", "--print-config", "--config", str(path)], capture_output=True, text=True, timeout=60)
         assert run.returncode == 0, run.stderr
         return run.stdout
     once = printed(site.weir.config_file)
@@ -122,7 +139,7 @@ def test_print_config_does_not_show_secrets(workshop, tmp_path):
     file = tmp_path / "weir.yaml"
     file.write_text(yaml.safe_dump({"models": [{"name": "m", "pools": [
         {"name": "p", "engine": "vllm", "replicas": [up.url], "api_key_file": str(key)}]}]}))
-    run = subprocess.run([BINARY, "serve", "--print-config", str(file)], capture_output=True, text=True, timeout=60)
+    run = subprocess.run([BINARY, "serve", "--print-config", "--config", str(file)], capture_output=True, text=True, timeout=60)
     assert run.returncode == 0 and "top-secret-key" not in run.stdout + run.stderr and str(key) in run.stdout
 
 
@@ -135,7 +152,7 @@ def test_bad_backends_are_refused_in_words(url):
 def test_engine_that_answers_garbage_is_said_and_does_no_harm(workshop):
     good, bad = workshop.upstream(models=["one"]), workshop.upstream(models=["two"])
     bad._probe = lambda seen: b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{{{{{{{{{"
-    weir = serve(workshop, good, bad)
+    weir = serve(workshop, good, bad, extra=["--wait", "1"])
     assert ids(weir) == {"one"} and chat(weir.port, model="one").status == 200
 
 

@@ -247,7 +247,7 @@ def test_utf8_text_comes_through(real):
 def test_discovery_of_real_engines(workshop, real):
     from harness.ports import free_port
     port, admin = free_port(), free_port()
-    weir = workshop.weir(arguments=["serve", "--listen", f"127.0.0.1:{port}", "--admin", f"127.0.0.1:{admin}",
+    weir = workshop.weir(arguments=["serve", "--listen", f"127.0.0.1:{port}", "--admin-listen", f"127.0.0.1:{admin}",
                                     "--backends", ",".join(e.url for e in real.engines)], wait=False)
     weir.port, weir.admin = port, admin
     weir.wait_until_ready()

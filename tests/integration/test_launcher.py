@@ -201,19 +201,32 @@ def test_reload_adds_and_removes_engines(workshop, tmp_path):
 
 
 def test_reload_drains_a_removed_engine(workshop, tmp_path):
-    notes, other = tmp_path / "a", tmp_path / "b"
-    notes.mkdir(), other.mkdir()
-    weir = workshop.weir(launched(notes, "hold=1", replicas=1))
+    up = workshop.upstream()
+    weir = workshop.weir(launched(tmp_path, "hold=1", replicas=1))
     with Connection(weir.port) as c:
         c.send(request_bytes("/v1/chat/completions", chat_body(stream=True)))
         c.read_until(b"begun ")
-        weir.write_config(launched(other, replicas=1))
+        weir.write_config({"models": [model(up)]})
         weir.hangup()
-        eventually(lambda: chat(weir.port).status == 200, "the new one serves")
-        (notes / "go").write_text("")
+        eventually(lambda: chat(weir.port).status == 200 and up.requests, "the other serves")
+        assert alive(tmp_path), "the old one has a request left"
+        (tmp_path / "go").write_text("")
         response = c.read_response()
     assert response.is_complete and b"ended" in response.body
-    all_gone(engines(notes))
+    all_gone(engines(tmp_path))
+
+
+def test_reload_with_a_changed_command_replaces_the_engine(workshop, tmp_path):
+    weir = workshop.weir(launched(tmp_path, "version=1", replicas=1))
+    old = engines(tmp_path)
+    weir.write_config(launched(tmp_path, "version=2", replicas=1))
+    weir.hangup()
+
+    def is_new():
+        response = chat(weir.port)
+        return response.status == 200 and "version=2" in response.json["argv"]
+    eventually(is_new, "the new command runs")
+    all_gone(old)
 
 
 def test_stuck_engine_is_not_left_behind_by_a_reload(workshop, tmp_path):

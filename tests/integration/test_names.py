@@ -181,7 +181,7 @@ def test_fr7_usage_chunk_is_shown_only_to_those_who_asked(site, form, asked):
     options = {"stream_options": {"include_usage": True}} if asked else {}
     response = chat(site.port, stream=True, headers=[("x-request-id", f"fr7-{form}-{asked}".replace(" ", "-"))], **options)
     assert response.status == 200 and response.is_complete
-    hidden = [replies.usage_chunk()] if form == "empty choices" and not asked else []
+    hidden = USAGE_FORMS[form][1:] if not asked else []
     assert response.body == b"".join(e for e in events if e not in hidden)
     empty = [e for e in response.events if e.data and not e.is_done and e.json["choices"] == []]
     assert len(empty) == (1 if asked and form == "empty choices" else 0)

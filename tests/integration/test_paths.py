@@ -62,8 +62,7 @@ def test_path_not_on_the_list_never_reaches_an_engine(site, method, path):
     body = chat_body() if method == "POST" else b""
     response = ask(site.port, path, body, method=method)
     assert response.status in (400, 404, 405), response
-    if not path.startswith("/v1/models"):
-        assert response.error["message"] and response.error["type"] == "invalid_request_error"
+    assert response.error["message"] and response.error["type"] in ("invalid_request_error", "not_found_error")
     assert not site.up.requests
     assert all(p.method == "GET" and p.path in ("/health", "/metrics", "/v1/models", "/version", "/load", "/props",
                                                 "/slots", "/server_info", "/get_server_info", "/get_model_info")
@@ -74,7 +73,7 @@ def test_unknown_path_says_so_in_full(site):
     response = ask(site.port, "/v1/nonsense", b"{}")
     assert response.status == 404
     assert set(response.error) == {"message", "type", "param", "code"}
-    assert response.error["code"] == "unknown_url" and "/v1/nonsense" in response.error["message"]
+    assert response.error["code"] == "unknown_url" and "/v1/chat/completions" in response.error["message"]
 
 
 def test_unknown_path_below_messages_answers_in_anthropic_form(site):
@@ -87,7 +86,7 @@ def test_unknown_path_below_messages_answers_in_anthropic_form(site):
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH"])
 def test_wrong_method_is_405_with_allow(site, path, method):
     response = ask(site.port, path, b"", method=method)
-    assert response.status == 405 and "POST" in response.header("allow")
+    assert response.status == 405 and response.header("allow") == "POST"
     assert not site.up.requests
 
 
@@ -97,7 +96,7 @@ def test_strange_methods_are_refused(site, method):
     with client.Connection(site.port) as c:
         c.send(client.request_bytes(target, b"", method=method))
         response = c.read_response()
-    assert response.status in (400, 405, 501)
+    assert response.status in (400, 404, 405, 501)
     assert not site.up.requests
 
 
@@ -121,9 +120,8 @@ def test_fr22_query_is_ignored_for_routing_and_kept_upstream(site, target, path)
 
 def test_absolute_form_target_is_understood(site):
     response = ask(site.port, "http://weir/v1/chat/completions", chat_body())
-    assert response.status in (200, 400)
-    if response.status == 200:
-        assert site.up.requests[0].target == "/v1/chat/completions"
+    assert response.status == 200
+    assert site.up.requests[0].target == "/v1/chat/completions"
 
 
 @pytest.mark.parametrize("base", ["", "/", "/v1", "/v1/", "/gpu/7", "/gpu/7/", "/gpu/7/v1"])

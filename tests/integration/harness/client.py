@@ -216,35 +216,33 @@ class Connection:
         return raw, raw, COMPLETE
 
     def _read_chunked(self, deadline):
-        raw, body = b"", []
+        raw, body, at = [], [], 0  # `at`: where in the buffer the next chunk begins
 
-        def more():
-            return self.fill(deadline)
+        def over(ended, rest=True):
+            raw.append(self.buffer if rest else self.buffer[:at])
+            self.buffer = b"" if rest else self.buffer[at:]
+            return b"".join(raw), b"".join(body), ended
 
         while True:
-            while b"\r\n" not in self.buffer:
-                if not more():
-                    raw, self.buffer = raw + self.buffer, b""
-                    return raw, b"".join(body), self.ended
-            size_line, _, rest = self.buffer.partition(b"\r\n")
+            while at > 65536 or (line_end := self.buffer.find(b"\r\n", at)) < 0:
+                is_empty = at <= 65536
+                raw.append(self.buffer[:at])
+                self.buffer, at = self.buffer[at:], 0
+                if is_empty and not self.fill(deadline):
+                    return over(self.ended)
             try:
-                size = int(size_line.split(b";")[0], 16)
+                size = int(self.buffer[at:line_end].split(b";")[0], 16)
             except ValueError:
-                return raw + self.buffer, b"".join(body), BROKEN
-            needed = len(size_line) + 2 + size + 2
-            while len(self.buffer) < needed:
-                if not more():
-                    body.append(self.buffer[len(size_line) + 2:][:size])
-                    raw, self.buffer = raw + self.buffer, b""
-                    return raw, b"".join(body), self.ended
-            chunk = self.buffer[len(size_line) + 2:needed - 2]
-            end = self.buffer[needed - 2:needed]
-            raw, self.buffer = raw + self.buffer[:needed], self.buffer[needed:]
-            if size == 0:
-                return raw, b"".join(body), COMPLETE if end == b"\r\n" else BROKEN
-            if end != b"\r\n":
-                return raw, b"".join(body), BROKEN
-            body.append(chunk)
+                return over(BROKEN)
+            begin, end = line_end + 2, line_end + 2 + size
+            while len(self.buffer) < end + 2:
+                if not self.fill(deadline):
+                    body.append(self.buffer[begin:end])
+                    return over(self.ended)
+            body.append(self.buffer[begin:end])
+            proper, at = self.buffer[end:end + 2] == b"\r\n", end + 2
+            if size == 0 or not proper:
+                return over(COMPLETE if proper else BROKEN, rest=False)
 
 
 def request_bytes(path, body=b"", method="POST", headers=(), host="weir", length=True):

@@ -155,10 +155,10 @@ class Upstream:
         self._listener = self._bound()  # bound without listen(): the kernel refuses
         with self._lock:
             for s in list(self._live):
-                if reset:
-                    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 try:
-                    s.shutdown(socket.SHUT_RDWR) if not reset else None
+                    if reset:
+                        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    s.shutdown(socket.SHUT_RD if reset else socket.SHUT_RDWR)  # a thread may sit in recv()
                 except OSError:
                     pass
                 s.close()

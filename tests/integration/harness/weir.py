@@ -26,6 +26,7 @@ SANITIZER = re.compile(r"ERROR: (Address|Leak|Memory)Sanitizer|WARNING: ThreadSa
 BASE = {
     "workers": 1,
     "drain_timeout": "5s",
+    "drain_delay": "0s",
     "log": {"level": "debug"},
     "health": {"interval": "100ms", "timeout": "2s", "down_after": 2, "up_after": 1, "ramp": "0s", "busy": "0s",
                "eject": {"after": 1000}},
@@ -69,7 +70,7 @@ class Weir:
         self.settings = settings
         if arguments is None:
             self.write_config(settings)
-            arguments = ["serve", str(self.config_file)]
+            arguments = ["serve", "--config", str(self.config_file)]
         command = [BINARY, *arguments]
         if descriptors:
             command = ["/bin/sh", "-c", f'ulimit -n {descriptors}; exec "$0" "$@"', *command]
@@ -141,6 +142,7 @@ class Weir:
 
     def stop(self):
         """Ends in order and returns the status; kills what does not end."""
+        self.ended_on_purpose = True
         if self.is_alive:
             self.signal(signal.SIGTERM)
             try:
@@ -181,8 +183,9 @@ class Weir:
 
     @property
     def access(self):
-        """The access log, parsed; every line must be JSON."""
-        return [json.loads(line) for line in self.access_lines]
+        """The access log, parsed; every line must be JSON. Without the health checks of this harness."""
+        lines = [json.loads(line) for line in self.access_lines]
+        return [line for line in lines if line["surface"] not in ("live", "ready")]
 
     def access_of(self, request_id):
         """The one line of a request, once it is written."""
