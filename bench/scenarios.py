@@ -11,8 +11,8 @@ class Scenario:
     load: tuple = ()  # options of bench/load
     kind: str = "load"
     streams: bool = False
-    warmup_ms: int = 500
-    duration_ms: int = 2000
+    warmup_ms: int = 200
+    duration_ms: int = 1000
     budget: float | None = None  # CPU time, as a ratio to nginx's
     quick: bool = True
 
@@ -35,13 +35,13 @@ SCENARIOS = [
              ("--connections", 32, *_stream(100)), streams=True, budget=1.0),
     Scenario("sse_500", "500 streams, 20 ms between events", "event",
              ("--connections", 500, "--ramp-ms", 1000, *_stream(50, 20)),
-             streams=True, warmup_ms=1500),
+             streams=True, warmup_ms=1200),
     Scenario("sse_2000", "2,000 streams, 40 ms between events", "event",
              ("--connections", 2000, "--ramp-ms", 2000, *_stream(50, 40)),
-             streams=True, warmup_ms=2500, duration_ms=3000, budget=1.0, quick=False),
+             streams=True, warmup_ms=2200, budget=1.0, quick=False),
     Scenario("ttft", "one stream at a time: what the proxy adds to TTFT when nothing else runs",
              "request", ("--connections", 1, *_stream(4)), kind="ttft", streams=True,
-             warmup_ms=20, duration_ms=2000),
+             warmup_ms=20),
     Scenario("memory", "resident memory per stream that waits for its next event", "stream",
              ("--timeout-s", 600, *_stream(4, 600_000)), kind="memory", streams=True, quick=False),
     Scenario("syscalls_small", "system calls, one connection, 300 B body", "request",
