@@ -3,8 +3,9 @@
  *
  * Heads are parsed whole: the caller gathers bytes until http1_head_length() finds the end.
  * Stricter than llhttp alone, against request smuggling (FR-15): a bare LF or CR, a folded header,
- * NUL, both Content-Length and Transfer-Encoding, more than one of either, any transfer coding but
- * "chunked", and a length that is not all digits are refused.
+ * NUL, a name that is no token, both Content-Length and Transfer-Encoding, more than one of either,
+ * any transfer coding but "chunked", a length that is not all digits, and an HTTP/1.1 request
+ * without exactly one Host are refused.
  */
 #pragma once
 
@@ -34,9 +35,11 @@ WEIR_MUST_USE enum weir_err http1_parse_request(struct slice head, struct http_h
 WEIR_MUST_USE enum weir_err http1_parse_response(struct slice head, bool to_head,
                                                  struct http_head *out, const char **why);
 
-/* A chunked body in progress. Opaque; 128 bytes hold the parser's state between reads. */
+/* A chunked body in progress. */
 struct http1_chunks {
-    _Alignas(16) unsigned char state[128];
+    uint64_t left; /* data bytes still to come of this chunk; while its size is read, the size */
+    uint32_t overhead; /* framing bytes since the last data */
+    uint8_t state;
     bool is_done;
 };
 
@@ -45,7 +48,9 @@ void http1_chunks_init(struct http1_chunks *c);
 /*
  * Decodes in place: body bytes are moved down to the front of `bytes`, *body_len of them.
  * *consumed tells how much of the input was used; less than `len` only when the body has ended
- * (is_done) and another message follows. Trailers are read and dropped. WEIR_ESYNTAX: bad framing.
+ * (is_done) and another message follows. Extensions and trailers are read and dropped.
+ * WEIR_ESYNTAX: bad framing, a bare LF among it; the body cannot be read any further, but what came
+ * before is decoded.
  */
 WEIR_MUST_USE enum weir_err http1_chunks_decode(struct http1_chunks *c, char *bytes, size_t len,
                                                 size_t *body_len, size_t *consumed);

@@ -45,6 +45,7 @@ bool http_header_is_hop_by_hop(const struct http_head *head, struct slice name)
         {"upgrade", 7},
         {"proxy-authenticate", 18},
         {"proxy-authorization", 19},
+        {"http2-settings", 14},
         {"content-length", 14},
     };
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
