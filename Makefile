@@ -62,6 +62,11 @@ bench:
 test:
 	@$(TOOLS)/test.py
 
+# Opt-in: weir before a real vLLM on CPU, which is 1 GB to download. Writes build/test-vllm.json.
+.PHONY: test-vllm
+test-vllm:
+	@$(TOOLS)/vllm/run_tests.py
+
 .PHONY: clean
 clean:
 	rm -rf build/meson build/asan build/tsan build/fuzz build/weir build/sources.txt
