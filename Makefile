@@ -16,7 +16,7 @@ quickstart:
 
 # One configured folder per variant; all compile the same list of sources.
 SETUP     := meson setup
-SANITIZED := --buildtype=debugoptimized -Doptimization=1 -Db_lundef=false
+SANITIZED := -Doptimization=1 -Ddebug=true -Db_lundef=false
 
 build/meson/build.ninja:
 	@$(TOOLS)/deps.sh build
@@ -56,6 +56,11 @@ bench:
 	@$(TOOLS)/deps.sh build bench
 	@$(MAKE) all
 	@bench/run.py
+
+# The reference of all options and a commented configuration: build/docs.
+.PHONY: docs
+docs: all
+	@$(TOOLS)/gen_docs.py build/weir build/docs
 
 # Everything that must be green; ends with one line "N passed, N failed".
 .PHONY: test

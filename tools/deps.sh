@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 BUILD_PACKAGES=(build-essential meson ninja-build pkg-config python3-pip python3-venv node-llhttp
                 libssl-dev libfyaml-dev libxxhash-dev libc-ares-dev libcurl4-openssl-dev
                 libcmocka-dev)
-TEST_PACKAGES=(clang libclang-rt-14-dev clang-format curl)
+TEST_PACKAGES=(clang libclang-rt-14-dev clang-format valgrind curl)
 ENGINES_PACKAGES=(curl)
 BENCH_PACKAGES=(nginx haproxy wrk valgrind)
 

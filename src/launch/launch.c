@@ -40,8 +40,10 @@ struct launched {
     uint32_t restarts;
     struct backoff backoff;
     uint64_t started_ns;
-    uint64_t due_ns; /* in BACKOFF: next start */
+    uint64_t due_ns;           /* in BACKOFF: next start */
+    uint64_t ready_timeout_ns; /* 0: none */
     uint64_t stop_timeout_ns;
+    bool is_late;     /* stopped because it was not ready in time; it starts again */
     bool is_changed;  /* the next pump tells */
     struct slice run; /* the WIRE_RUN message; heap */
 };
@@ -220,6 +222,7 @@ enum weir_err launcher_run(struct launcher *l, uint32_t id, const struct config_
         .id = id,
         .state = LAUNCH_STARTING,
         .order = ORDER_RUN,
+        .ready_timeout_ns = launch->ready_timeout_ns,
         .stop_timeout_ns = launch->stop_timeout_ns,
         .run = {heap_strdup(buf_slice(&run)), buf_len(&run)},
     };
@@ -249,6 +252,8 @@ void launcher_stop(struct launcher *l, uint32_t id)
     if (!e || e->is_stop_wanted)
         return;
     e->is_stop_wanted = true;
+    if (e->state == LAUNCH_STOPPING)
+        return; /* because it was late; now that is final */
     bool runs = e->state != LAUNCH_BACKOFF && e->order != ORDER_RUN;
     e->order = runs ? ORDER_STOP : ORDER_NONE;
     enter(e, runs ? LAUNCH_STOPPING : LAUNCH_STOPPED);
@@ -316,7 +321,7 @@ static void take_state(const struct pump *p, struct slice message)
         on_started(e, state.pid, p->now_ns);
     else
         on_ended(e, state.exit_status, p->now_ns);
-    report(p, e, state.reason);
+    report(p, e, e->is_late ? "was not ready in time" : state.reason);
 }
 
 static enum weir_err read_states(const struct pump *p)
@@ -335,7 +340,18 @@ static void start_if_due(struct launched *e, uint64_t now_ns)
         return;
     e->restarts++;
     e->order = ORDER_RUN;
+    e->is_late = false;
     e->state = LAUNCH_STARTING; /* told when there is a process to tell of */
+}
+
+static void stop_if_late(struct launched *e, uint64_t now_ns)
+{
+    if (e->state != LAUNCH_STARTING || e->pid == 0 || e->ready_timeout_ns == 0 ||
+        now_ns - e->started_ns < e->ready_timeout_ns)
+        return;
+    e->is_late = true;
+    e->order = ORDER_STOP;
+    enter(e, LAUNCH_STOPPING);
 }
 
 static enum weir_err send_orders(const struct pump *p)
@@ -344,6 +360,7 @@ static enum weir_err send_orders(const struct pump *p)
     enum weir_err status = WEIR_OK;
     for (size_t i = 0; i < l->count && status == WEIR_OK; i++) {
         start_if_due(&l->engines[i], p->now_ns);
+        stop_if_late(&l->engines[i], p->now_ns);
         status = send_order(l, &l->engines[i]);
     }
     return status == WEIR_EAGAIN ? WEIR_OK : status;

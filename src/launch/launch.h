@@ -28,7 +28,7 @@ enum launch_state {
     LAUNCH_STARTING, /* asked for, or the process runs and is not ready yet */
     LAUNCH_RUNNING,  /* launcher_ready() was called for this process */
     LAUNCH_BACKOFF,  /* ended by itself; starts again after a growing pause */
-    LAUNCH_STOPPING, /* SIGTERM was sent, its group is not empty yet */
+    LAUNCH_STOPPING, /* SIGTERM was sent, its group is not empty yet; also when not ready in time */
     LAUNCH_STOPPED   /* nothing of it is left; the id is free again */
 };
 
@@ -59,7 +59,8 @@ struct launch_event {
     int exit_status;    /* as waitpid() gives it, in BACKOFF and STOPPED */
     uint32_t restarts;  /* how often it was started again */
     uint64_t retry_ns;  /* in BACKOFF: until the next start */
-    const char *reason; /* why it could not be started; NULL: it was. Borrowed for the call */
+    const char *reason; /* other than its exit: "cannot start …", "was not ready in time"; NULL:
+                           none. Borrowed for the call */
 };
 
 /* Readable when the guard has something to say. Level-triggered or edge-triggered watching works.
@@ -76,8 +77,9 @@ WEIR_MUST_USE enum weir_err launcher_pump(struct launcher *l, uint64_t now_ns,
                                           void *ctx);
 
 /*
- * Tells the launcher that `id` passed its readiness check. A process that was ready and lived for a
- * minute has its back-off start anew when it ends.
+ * Tells the launcher that `id` passed its readiness check. A process for which this is not said
+ * within ready_timeout of its start is ended and started anew, as if it had ended by itself; one
+ * that was ready and lived for a minute has its back-off start from the shortest pause again.
  */
 void launcher_ready(struct launcher *l, uint32_t id);
 

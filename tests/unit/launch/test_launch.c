@@ -260,6 +260,54 @@ static void test_stop_in_backoff_needs_no_process(void **state)
     launcher_end(w.launcher);
 }
 
+static void test_an_engine_that_does_not_get_ready_is_started_anew(void **state)
+{
+    const char *command[] = {"sleep", "1000", NULL};
+    struct config_launch launch = {
+        .command = command,
+        .ready_timeout_ns = 100 * NS_PER_S,
+        .stop_timeout_ns = patient_ns,
+    };
+    struct watch w;
+    start(&w);
+    assert_int_equal(launcher_run(w.launcher, 1, &launch, "m", 0, 1, NULL), WEIR_OK);
+    wait_state(&w, LAUNCH_STARTING, true);
+    int first = w.last.pid;
+    w.now_ns += launch.ready_timeout_ns - 1;
+    pump(&w);
+    assert_int_equal(w.last.state, LAUNCH_STARTING);
+    w.now_ns += 1;
+    wait_state(&w, LAUNCH_BACKOFF, false);
+    assert_string_equal(w.reason, "was not ready in time");
+    w.now_ns += w.last.retry_ns;
+    wait_state(&w, LAUNCH_STARTING, true);
+    assert_int_not_equal(w.last.pid, first);
+
+    launcher_ready(w.launcher, 1);
+    wait_state(&w, LAUNCH_RUNNING, true);
+    w.now_ns += 10 * launch.ready_timeout_ns; /* once ready, it has all the time */
+    pump(&w);
+    assert_int_equal(w.last.state, LAUNCH_RUNNING);
+    launcher_end(w.launcher);
+}
+
+static void test_a_late_engine_that_is_stopped_stays_stopped(void **state)
+{
+    const char *command[] = {"sleep", "1000", NULL};
+    struct config_launch launch = {
+        .command = command, .ready_timeout_ns = NS_PER_S, .stop_timeout_ns = patient_ns};
+    struct watch w;
+    start(&w);
+    assert_int_equal(launcher_run(w.launcher, 1, &launch, "m", 0, 1, NULL), WEIR_OK);
+    wait_state(&w, LAUNCH_STARTING, true);
+    w.now_ns += 2 * NS_PER_S;
+    pump(&w);
+    assert_int_equal(w.last.state, LAUNCH_STOPPING);
+    launcher_stop(w.launcher, 1);
+    wait_state(&w, LAUNCH_STOPPED, false);
+    launcher_end(w.launcher);
+}
+
 /* -- nothing is left -- */
 
 static void test_an_engine_that_ignores_sigterm_is_killed_with_all_it_forked(void **state)
@@ -411,6 +459,8 @@ int main(void)
         launch_test(test_an_engine_that_ends_comes_back_after_growing_pauses),
         launch_test(test_stop_is_sigterm_and_the_engine_is_not_started_again),
         launch_test(test_stop_in_backoff_needs_no_process),
+        launch_test(test_an_engine_that_does_not_get_ready_is_started_anew),
+        launch_test(test_a_late_engine_that_is_stopped_stays_stopped),
         launch_test(test_an_engine_that_ignores_sigterm_is_killed_with_all_it_forked),
         launch_test(test_what_an_engine_left_is_ended_before_it_starts_again),
         launch_test(test_end_leaves_nothing),
