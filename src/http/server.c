@@ -10,27 +10,17 @@
 #include "base/clock.h"
 #include "base/counter.h"
 #include "base/heap.h"
+#include "http/gather.h"
 #include "net/address.h"
 
 enum {
-    FIRST_BLOCK_BYTES = 4096,
-    GROW_STEP_BYTES = 64 * 1024,
-    LINGER_BYTES = 1024 * 1024, /* read and dropped at most, so that a refusal is seen */
-    CHUNK_OVERHEAD = 8,         /* raw bytes per body byte that a chunked body may cost */
+    /* Read and dropped at most, so that a client sees a refusal while it still sends its body. */
+    LINGER_BYTES = 64 * 1024 * 1024,
+    STEPS_PER_TURN = 16, /* about as many reads; then other connections get their turn */
 };
 #define LINGER_NS (2 * NS_PER_S)
 
 /* ---- connections come and go ---- */
-
-static void free_block(struct http_conn *conn)
-{
-    if (conn->in) {
-        gauge_add(&conn->server->counters->body_bytes, -(int64_t)conn->in_cap);
-        heap_free(conn->in);
-        conn->in = NULL;
-        conn->in_len = conn->in_cap = 0;
-    }
-}
 
 static void conn_close(struct http_conn *conn)
 {
@@ -41,10 +31,8 @@ static void conn_close(struct http_conn *conn)
     conn->state = HTTP_CONN_DEAD;
     loop_close(&conn->io);
     timer_cancel(s->loop, &conn->timer);
-    free_block(conn);
+    gather_free(conn);
     buf_free(&conn->out);
-    heap_free(conn->chunks);
-    conn->chunks = NULL;
     conn->next->prev = conn->prev;
     conn->prev->next = conn->next;
     conn->next = s->dead;
@@ -53,20 +41,38 @@ static void conn_close(struct http_conn *conn)
     gauge_add(&s->counters->open, -1);
 }
 
+/* Those that still stand on the list of connections to go on with are freed another time. */
 static void free_dead(struct http_server *s)
 {
-    while (s->dead) {
-        struct http_conn *conn = s->dead;
-        s->dead = conn->next;
-        slab_put(&s->conns, conn);
+    struct http_conn *list = s->dead;
+    s->dead = NULL;
+    while (list) {
+        struct http_conn *conn = list;
+        list = conn->next;
+        if (conn->is_queued) {
+            conn->next = s->dead;
+            s->dead = conn;
+        } else {
+            slab_put(&s->conns, conn);
+        }
     }
 }
 
 /* ---- writing ---- */
 
+/* While a body is gathered the timer is the body's, even when a 100 Continue is still unsent. */
 static void arm_write_timer(struct http_conn *conn)
 {
-    timer_set(conn->server->loop, &conn->timer, conn->server->limits.write_timeout_ns);
+    if (conn->state != HTTP_CONN_BODY) {
+        timer_set(conn->server->loop, &conn->timer, conn->server->limits.write_timeout_ns);
+    }
+}
+
+static void disarm_write_timer(struct http_conn *conn)
+{
+    if (conn->state != HTTP_CONN_BODY) {
+        timer_cancel(conn->server->loop, &conn->timer);
+    }
 }
 
 /* The socket is broken, or the client is gone: whoever works for it must know. */
@@ -135,6 +141,9 @@ bool http_conn_send(struct http_conn *conn, const struct iovec *pieces, size_t c
         }
         arm_write_timer(conn);
     }
+    if (conn->out.max < conn->server->limits.out_max_bytes) { /* the mark was raised with it */
+        conn->out.max = conn->server->limits.out_max_bytes;
+    }
     if (!keep_unsent(conn, pieces, count, sent)) {
         WEIR_BUG("a producer ignored back-pressure: %zu bytes unsent", buf_len(&conn->out));
     }
@@ -162,7 +171,7 @@ static bool flush(struct http_conn *conn)
     buf_consume(&conn->out, (size_t)n);
     if (buf_len(&conn->out) == 0) {
         buf_free(&conn->out);
-        timer_cancel(conn->server->loop, &conn->timer);
+        disarm_write_timer(conn);
         return true;
     }
     arm_write_timer(conn);
@@ -188,23 +197,10 @@ static void start_linger(struct http_conn *conn)
 {
     conn->state = HTTP_CONN_LINGER;
     conn->raw_len = 0;
-    free_block(conn);
+    gather_free(conn);
     shutdown(conn->io.fd, SHUT_WR);
     timer_set(conn->server->loop, &conn->timer, LINGER_NS);
     go_on_later(conn);
-}
-
-/* Bytes behind the finished message move to the front. */
-static void drop_message(struct http_conn *conn)
-{
-    size_t used = conn->head_len + (conn->is_chunked ? 0 : (size_t)conn->body_len);
-    if (conn->head_len && conn->in_len > used) {
-        memmove(conn->in, conn->in + used, conn->in_len - used);
-        conn->in_len -= used;
-    } else {
-        free_block(conn);
-    }
-    conn->head_len = conn->scanned = 0;
 }
 
 static void wait_for_request(struct http_conn *conn)
@@ -217,11 +213,7 @@ static void wait_for_request(struct http_conn *conn)
 static void end_exchange(struct http_conn *conn)
 {
     if (!conn->keep_alive || conn->close_after || conn->server->is_draining) {
-        if (conn->peer_closed) {
-            conn_close(conn);
-        } else {
-            start_linger(conn);
-        }
+        start_linger(conn);
         return;
     }
     wait_for_request(conn);
@@ -230,7 +222,7 @@ static void end_exchange(struct http_conn *conn)
 void http_conn_forget_request(struct http_conn *conn)
 {
     if (conn->head_len) {
-        drop_message(conn);
+        gather_drop_message(conn);
     }
 }
 
@@ -261,286 +253,27 @@ void http_conn_abort(struct http_conn *conn)
     conn_close(conn);
 }
 
-/* ---- requests ---- */
-
-static void refuse(struct http_conn *conn, enum http_refusal why, const char *text)
-{
-    counter_add(&conn->server->counters->bad_requests, 1);
-    conn->state = HTTP_CONN_HANDLE;
-    conn->keep_alive = false;
-    conn->out_total = 0;
-    timer_cancel(conn->server->loop, &conn->timer);
-    conn->server->handler->on_refuse(conn, why, text);
-}
-
-static void handle(struct http_conn *conn)
-{
-    struct http_server *s = conn->server;
-    timer_cancel(s->loop, &conn->timer);
-    conn->state = HTTP_CONN_HANDLE;
-    conn->out_total = 0;
-    heap_free(conn->chunks);
-    conn->chunks = NULL;
-    s->handler->on_request(conn, &s->head,
-                           slice_of(conn->in + conn->head_len, (size_t)conn->body_len));
-}
-
-/* The head was parsed in an earlier turn and another one has taken its place since. */
-static void handle_later(struct http_conn *conn)
-{
-    const char *why;
-    if (http1_parse_request(slice_of(conn->in, conn->head_len), &conn->server->head, &why) !=
-        WEIR_OK) {
-        WEIR_BUG("a head that parsed once does not parse again: %s", why);
-    }
-    handle(conn);
-}
-
-/* Decodes the raw bytes at the end of the block, `raw` of them. True when the body is whole. */
-static bool decode_chunks(struct http_conn *conn, size_t raw)
-{
-    char *at = conn->in + conn->in_len - raw;
-    size_t body, consumed;
-    conn->raw_len += raw;
-    if (http1_chunks_decode(conn->chunks, at, raw, &body, &consumed) != WEIR_OK) {
-        refuse(conn, HTTP_REFUSE_SYNTAX, "the chunked body is malformed");
-        return false;
-    }
-    conn->body_len += body;
-    size_t rest = raw - consumed; /* of the next message */
-    memmove(at + body, at + consumed, rest);
-    conn->in_len = (size_t)(at - conn->in) + body + rest;
-    if (conn->body_len > conn->max_body ||
-        conn->raw_len > CHUNK_OVERHEAD * (conn->max_body + GROW_STEP_BYTES)) {
-        refuse(conn, HTTP_REFUSE_BODY_SIZE, NULL);
-        return false;
-    }
-    if (conn->chunks->is_done) {
-        conn->is_chunked = false; /* from here on the body is body_len bytes behind the head */
-        return true;
-    }
-    return false;
-}
-
-static void say_continue(struct http_conn *conn)
-{
-    static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    struct iovec piece = {(void *)text, sizeof text - 1};
-    http_conn_send(conn, &piece, 1);
-}
-
-static enum http_refusal refusal_of(enum weir_err err)
-{
-    return err == WEIR_ELIMIT         ? HTTP_REFUSE_HEAD_SIZE
-           : err == WEIR_EUNSUPPORTED ? HTTP_REFUSE_VERSION
-                                      : HTTP_REFUSE_SYNTAX;
-}
-
-/* The head has just been parsed: what follows it? */
-static void start_body(struct http_conn *conn, const struct http_head *head)
-{
-    struct http_server *s = conn->server;
-    conn->max_body = s->handler->on_head(conn, head);
-    size_t here = conn->in_len - conn->head_len;
-    conn->keep_alive = head->keep_alive;
-    conn->is_http11 = head->is_http11;
-    conn->is_chunked = head->framing == HTTP_BODY_CHUNKED;
-    conn->body_len = conn->is_chunked ? 0 : head->content_length;
-    conn->raw_len = 0;
-    if (!conn->is_chunked && head->content_length > conn->max_body) {
-        refuse(conn, HTTP_REFUSE_BODY_SIZE, NULL);
-        return;
-    }
-    if (!head->expects_continue && http_header_has(head, SLICE("expect"))) {
-        refuse(conn, HTTP_REFUSE_EXPECT, "the only expectation understood is 100-continue");
-        return;
-    }
-    conn->state = HTTP_CONN_BODY;
-    if (conn->is_chunked) {
-        conn->chunks = heap_alloc(sizeof *conn->chunks);
-        http1_chunks_init(conn->chunks);
-        if (here && decode_chunks(conn, here)) {
-            handle(conn);
-            return;
-        }
-        if (conn->state != HTTP_CONN_BODY) {
-            return;
-        }
-    } else if (here >= conn->body_len) {
-        handle(conn);
-        return;
-    }
-    if (head->expects_continue && here == 0) {
-        say_continue(conn);
-    }
-    timer_set(s->loop, &conn->timer, s->limits.body_timeout_ns);
-}
-
-/* True when the head was whole and was acted upon. */
-static bool try_head(struct http_conn *conn)
-{
-    struct http_server *s = conn->server;
-    struct slice bytes = slice_of(conn->in, conn->in_len);
-    size_t head_len = http1_head_length(bytes, &conn->scanned);
-    if (head_len > s->limits.head_bytes || (head_len == 0 && conn->in_len > s->limits.head_bytes)) {
-        refuse(conn, HTTP_REFUSE_HEAD_SIZE, "the request line and headers are too long");
-        return true;
-    }
-    if (head_len == 0) {
-        return false;
-    }
-    const char *why;
-    enum weir_err err = http1_parse_request(slice_of(conn->in, head_len), &s->head, &why);
-    if (err != WEIR_OK) {
-        refuse(conn, refusal_of(err), why);
-        return true;
-    }
-    conn->head_len = head_len;
-    start_body(conn, &s->head);
-    return true;
-}
-
 /* ---- reading ---- */
 
-/* Room for at least one more byte of what is being gathered, growing by doubling. */
-static bool grow_block(struct http_conn *conn, size_t needed)
-{
-    struct http_server *s = conn->server;
-    size_t cap = conn->in_cap * 2;
-    if (cap < FIRST_BLOCK_BYTES) {
-        cap = FIRST_BLOCK_BYTES;
-    }
-    if (cap > needed) {
-        cap = needed;
-    }
-    int64_t more = (int64_t)(cap - conn->in_cap);
-    if (gauge_get(&s->counters->body_bytes) + more > (int64_t)s->limits.body_memory_bytes) {
-        return false;
-    }
-    gauge_add(&s->counters->body_bytes, more);
-    conn->in = heap_realloc(conn->in, cap);
-    conn->in_cap = cap;
-    return true;
-}
-
-/* What the block may grow to: the whole message where its length is known. */
-static size_t block_needed(const struct http_conn *conn)
-{
-    if (conn->state == HTTP_CONN_BODY && !conn->is_chunked) {
-        return conn->head_len + (size_t)conn->body_len;
-    }
-    return conn->in_len + GROW_STEP_BYTES;
-}
-
-static ssize_t read_some(struct http_conn *conn, char *into, size_t room)
-{
-    ssize_t n;
-    do {
-        n = read(conn->io.fd, into, room);
-    } while (n < 0 && errno == EINTR);
-    if (n < (ssize_t)room && !conn->peer_closed) {
-        conn->is_readable = false; /* the next byte brings a new event */
-    }
-    return n;
-}
-
-/* Keeps `len` bytes that were read into the scratch buffer. */
-static bool keep_scratch(struct http_conn *conn, size_t len)
-{
-    while (conn->in_cap < len) {
-        if (!grow_block(conn, len)) {
-            return false;
-        }
-    }
-    memcpy(conn->in, conn->server->scratch, len);
-    conn->in_len = len;
-    return true;
-}
-
-/* Reads once. 0: nothing more now, or the connection is gone; else the number of new bytes. */
-static size_t gather(struct http_conn *conn)
-{
-    struct http_server *s = conn->server;
-    bool into_scratch = conn->in_len == 0;
-    if (!into_scratch && conn->in_len == conn->in_cap && !grow_block(conn, block_needed(conn))) {
-        refuse(conn, HTTP_REFUSE_MEMORY, NULL);
-        return 0;
-    }
-    char *at = into_scratch ? s->scratch : conn->in + conn->in_len;
-    size_t room = into_scratch ? HTTP_SCRATCH_BYTES : conn->in_cap - conn->in_len;
-    ssize_t n = read_some(conn, at, room);
-    if (n < 0 && errno == EAGAIN) {
-        return 0;
-    }
-    if (n <= 0) {
-        conn_close(conn); /* between or inside requests nobody waits for an answer */
-        return 0;
-    }
-    if (!into_scratch) {
-        conn->in_len += (size_t)n;
-    } else if (!keep_scratch(conn, (size_t)n)) {
-        refuse(conn, HTTP_REFUSE_MEMORY, NULL);
-        return 0;
-    }
-    return (size_t)n;
-}
-
-/* Each step returns whether another one should follow at once. */
-static bool step_head(struct http_conn *conn)
-{
-    if (conn->in_len > conn->scanned && try_head(conn)) {
-        return conn->state == HTTP_CONN_BODY;
-    }
-    bool was_idle = conn->in_len == 0;
-    if (!conn->is_readable || gather(conn) == 0) {
-        return false;
-    }
-    if (was_idle) {
-        timer_set(conn->server->loop, &conn->timer, conn->server->limits.head_timeout_ns);
-    }
-    return true;
-}
-
-static bool step_body(struct http_conn *conn)
-{
-    struct http_server *s = conn->server;
-    size_t got = conn->is_readable ? gather(conn) : 0;
-    if (got == 0) {
-        return false;
-    }
-    timer_set(s->loop, &conn->timer, s->limits.body_timeout_ns);
-    bool is_whole = conn->is_chunked ? decode_chunks(conn, got)
-                                     : conn->in_len - conn->head_len >= conn->body_len;
-    if (is_whole) {
-        handle_later(conn);
-    }
-    return conn->state == HTTP_CONN_BODY;
-}
-
-static bool step_linger(struct http_conn *conn)
+static enum gather_result step_linger(struct http_conn *conn)
 {
     if (!conn->is_readable) {
-        return false;
+        return GATHER_WAIT;
     }
-    ssize_t n = read_some(conn, conn->server->scratch, HTTP_SCRATCH_BYTES);
+    ssize_t n = gather_read(conn, conn->server->scratch, HTTP_SCRATCH_BYTES);
     if (n < 0 && errno == EAGAIN) {
-        return false;
+        return GATHER_WAIT;
     }
     conn->raw_len += n > 0 ? (uint64_t)n : 0;
-    if (n <= 0 || conn->raw_len > LINGER_BYTES) {
-        conn_close(conn);
-        return false;
-    }
-    return true;
+    return n <= 0 || conn->raw_len > LINGER_BYTES ? GATHER_ENDED : GATHER_AGAIN;
 }
 
-static bool step(struct http_conn *conn)
+static enum gather_result step(struct http_conn *conn)
 {
     switch (conn->state) {
     case HTTP_CONN_HEAD:
-        return step_head(conn);
     case HTTP_CONN_BODY:
-        return step_body(conn);
+        return gather_step(conn);
     case HTTP_CONN_LINGER:
         return step_linger(conn);
     case HTTP_CONN_HANDLE:
@@ -548,12 +281,19 @@ static bool step(struct http_conn *conn)
     case HTTP_CONN_DEAD:
         break;
     }
-    return false;
+    return GATHER_WAIT;
 }
 
 static void advance(struct http_conn *conn)
 {
-    while (step(conn)) {
+    enum gather_result result = GATHER_AGAIN;
+    for (int i = 0; i < STEPS_PER_TURN && result == GATHER_AGAIN; i++) {
+        result = step(conn);
+    }
+    if (result == GATHER_AGAIN) {
+        go_on_later(conn);
+    } else if (result == GATHER_ENDED) {
+        conn_close(conn); /* between or inside requests nobody waits for an answer */
     }
 }
 
@@ -605,11 +345,11 @@ static void on_timer(struct timer *timer)
         if (conn->in_len == 0) {
             conn_close(conn);
         } else {
-            refuse(conn, HTTP_REFUSE_HEAD_TIMEOUT, NULL);
+            gather_refuse(conn, HTTP_REFUSE_HEAD_TIMEOUT, NULL);
         }
         break;
     case HTTP_CONN_BODY:
-        refuse(conn, HTTP_REFUSE_BODY_TIMEOUT, NULL);
+        gather_refuse(conn, HTTP_REFUSE_BODY_TIMEOUT, NULL);
         break;
     case HTTP_CONN_HANDLE:
     case HTTP_CONN_FLUSH:
@@ -647,9 +387,7 @@ static void on_turn_end(void *ctx)
 {
     struct http_server *s = ctx;
     run_again(s);
-    if (!s->again) { /* a dead connection may still stand on that list */
-        free_dead(s);
-    }
+    free_dead(s);
 }
 
 /* ---- the server ---- */
@@ -672,8 +410,6 @@ void http_server_close(struct http_server *s)
         struct http_conn *conn = s->all.next;
         conn_lost(conn);
     }
-    s->again = NULL;
-    free_dead(s);
     slab_free_all(&s->conns);
     heap_free(s->scratch);
 }
