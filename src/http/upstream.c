@@ -17,9 +17,11 @@
 struct upstream_host {
     struct upstream_host *next; /* in its hash chain */
     uint32_t id;
-    struct endpoint endpoint;  /* of the idle connections */
+    struct endpoint endpoint;  /* of the connections of this generation, the idle ones among them */
+    uint32_t generation;       /* another endpoint, or the host was forgotten */
     struct upstream_conn idle; /* list head; most recently used first */
     size_t idle_count;
+    size_t conn_count; /* idle or not; a host without any is freed by the sweep */
 };
 
 /* ---- hosts ---- */
@@ -82,6 +84,7 @@ static void conn_close(struct upstream_conn *conn)
     }
     conn->state = UPSTREAM_DEAD;
     conn->owner = NULL;
+    conn->host->conn_count--;
     loop_close(&conn->io);
     conn->next = conn->pool->dead;
     conn->pool->dead = conn;
@@ -109,27 +112,23 @@ static void on_connect_result(struct upstream_conn *conn)
 static void on_io(struct loop_fd *io, unsigned events)
 {
     struct upstream_conn *conn = (struct upstream_conn *)io;
-    if (conn->state == UPSTREAM_CONNECTING) {
-        if (events & (LOOP_WRITE | LOOP_ERROR)) {
-            on_connect_result(conn);
-        }
-        return;
-    }
     if (events & LOOP_HANGUP) {
         conn->peer_closed = true;
     }
-    if (conn->state == UPSTREAM_IDLE) {
-        if (events & (LOOP_READ | LOOP_HANGUP)) {
-            conn_close(conn); /* closed by the engine, or it speaks unasked */
-        }
-        return;
-    }
-    if ((events & LOOP_WRITE) && conn->state == UPSTREAM_BUSY) {
+    if (conn->state == UPSTREAM_CONNECTING && (events & (LOOP_WRITE | LOOP_ERROR))) {
+        on_connect_result(conn);
+    } else if (conn->state == UPSTREAM_BUSY && (events & LOOP_WRITE)) {
         conn->events->on_writable(conn);
     }
-    if ((events & (LOOP_READ | LOOP_HANGUP)) && conn->state == UPSTREAM_BUSY) {
+    /* Also right behind the connect: an engine may refuse at once, in words or by a FIN. */
+    if (!(events & (LOOP_READ | LOOP_HANGUP))) {
+        return;
+    }
+    if (conn->state == UPSTREAM_BUSY) {
         conn->is_readable = true;
         conn->events->on_readable(conn);
+    } else if (conn->state == UPSTREAM_IDLE) {
+        conn_close(conn); /* closed by the engine, or it speaks unasked */
     }
 }
 
@@ -150,15 +149,28 @@ static void close_idle(struct upstream_host *host, uint64_t idle_before_ns)
     }
 }
 
+/* Hosts come and go with reloads: one that is not used any more does not stay for ever. */
+static void sweep_chain(struct upstream_pool *p, struct upstream_host **slot, uint64_t now_ns)
+{
+    while (*slot) {
+        struct upstream_host *host = *slot;
+        close_idle(host, now_ns > IDLE_NS ? now_ns - IDLE_NS : 0);
+        if (host->conn_count == 0) {
+            *slot = host->next;
+            heap_free(host);
+            p->host_count--;
+        } else {
+            slot = &host->next;
+        }
+    }
+}
+
 static void on_sweep(struct timer *timer)
 {
     struct upstream_pool *p =
         (struct upstream_pool *)((char *)timer - offsetof(struct upstream_pool, sweep));
-    uint64_t now_ns = loop_now_ns(p->loop);
     for (size_t i = 0; i < p->host_cap; i++) {
-        for (struct upstream_host *host = p->hosts[i]; host; host = host->next) {
-            close_idle(host, now_ns - IDLE_NS);
-        }
+        sweep_chain(p, &p->hosts[i], loop_now_ns(p->loop));
     }
     timer_set(p->loop, &p->sweep, SWEEP_NS);
 }
@@ -192,12 +204,15 @@ void upstream_pool_close(struct upstream_pool *p)
     heap_free(p->hosts);
 }
 
-static struct upstream_conn *take_idle(struct upstream_host *host, const struct endpoint *endpoint)
+/* Idle connections are closed now, busy ones when their owners let go. */
+static void start_generation(struct upstream_host *host)
 {
-    if (memcmp(&host->endpoint, endpoint, sizeof *endpoint) != 0) {
-        close_idle(host, UINT64_MAX); /* the name resolves to another address now */
-        host->endpoint = *endpoint;
-    }
+    close_idle(host, UINT64_MAX);
+    host->generation++;
+}
+
+static struct upstream_conn *take_idle(struct upstream_host *host)
+{
     struct upstream_conn *conn = host->idle.next;
     if (conn == &host->idle) {
         return NULL;
@@ -235,7 +250,11 @@ enum weir_err upstream_take(struct upstream_pool *p, uint32_t host_id,
                             struct upstream_conn **out, int *errnum)
 {
     struct upstream_host *host = host_get(p, host_id);
-    struct upstream_conn *conn = allow_reuse ? take_idle(host, endpoint) : NULL;
+    if (memcmp(&host->endpoint, endpoint, sizeof *endpoint) != 0) {
+        start_generation(host); /* the name resolves to another address now */
+        host->endpoint = *endpoint;
+    }
+    struct upstream_conn *conn = allow_reuse ? take_idle(host) : NULL;
     if (conn) {
         counter_add(&p->counters->reuses, 1);
     } else {
@@ -250,6 +269,8 @@ enum weir_err upstream_take(struct upstream_pool *p, uint32_t host_id,
             slab_put(&p->conns, conn);
             return err;
         }
+        conn->generation = host->generation;
+        host->conn_count++;
     }
     conn->events = events;
     conn->owner = owner;
@@ -261,7 +282,7 @@ void upstream_release(struct upstream_conn *conn, bool reusable)
 {
     struct upstream_host *host = conn->host;
     if (conn->state != UPSTREAM_BUSY || !reusable || conn->peer_closed || conn->is_readable ||
-        host->idle_count >= conn->pool->max_idle) {
+        conn->generation != host->generation || host->idle_count >= conn->pool->max_idle) {
         conn_close(conn);
         return;
     }
@@ -299,6 +320,6 @@ void upstream_forget_host(struct upstream_pool *p, uint32_t host_id)
 {
     struct upstream_host **slot = host_slot(p, host_id);
     if (*slot) {
-        close_idle(*slot, UINT64_MAX);
+        start_generation(*slot);
     }
 }

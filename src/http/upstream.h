@@ -33,9 +33,10 @@ struct upstream_conn {
     struct upstream_host *host;
     struct upstream_conn *next, *prev; /* idle list; the dead list uses next */
     enum upstream_state state;
-    bool was_reused;  /* had served another request before this owner */
-    bool is_readable; /* the kernel may hold bytes that were not read yet */
-    bool peer_closed; /* FIN or RST was seen */
+    uint32_t generation; /* of the host, when it was connected */
+    bool was_reused;     /* had served another request before this owner */
+    bool is_readable;    /* the kernel may hold bytes that were not read yet */
+    bool peer_closed;    /* FIN or RST was seen */
     uint64_t idle_since_ns;
     const struct upstream_events *events;
     void *owner;
@@ -90,5 +91,5 @@ ssize_t upstream_read(struct upstream_conn *conn, char *into, size_t room);
 /* writev(): -1 with errno; short writes: wait for on_writable. */
 ssize_t upstream_write(struct upstream_conn *conn, const struct iovec *pieces, size_t count);
 
-/* Closes the idle connections of a host that is no longer used. */
+/* The host is no longer used: idle connections are closed now, busy ones when they are released. */
 void upstream_forget_host(struct upstream_pool *p, uint32_t host_id);

@@ -193,5 +193,9 @@ enum weir_err listener_start(struct listener *l, struct loop *loop, int socket,
 void listener_stop(struct listener *l)
 {
     timer_cancel(l->loop, &l->retry);
-    loop_close(&l->io);
+    int socket = l->io.fd;
+    loop_remove(l->loop, &l->io); /* a Unix socket is shared: the kernel would go on reporting it */
+    if (socket >= 0) {
+        close(socket);
+    }
 }
