@@ -74,7 +74,7 @@ def mistakes(path):
 
 def main():
     found = []
-    for top in ("src", "tests"):
+    for top in ("src", "tests", "bench"):
         for path in sorted((ROOT / top).rglob("*")):
             if path.suffix in (".c", ".h", ".def"):
                 found += mistakes(path)

@@ -5,4 +5,4 @@ cd "$(dirname "$0")/.."
 
 mode=(--dry-run -Werror)
 [ "${1:-}" != --fix ] || mode=(-i)
-find src tests -name '*.[ch]' -print0 | sort -z | xargs -0 clang-format "${mode[@]}"
+find src tests bench -name '*.[ch]' -print0 | sort -z | xargs -0 clang-format "${mode[@]}"
