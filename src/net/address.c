@@ -31,8 +31,8 @@ static enum weir_err split_authority(struct slice text, struct slice *host, stru
     const char *after;
     if (text.ptr[0] == '[') {
         const char *close = memchr(text.ptr, ']', text.len);
-        if (!close) {
-            return WEIR_ESYNTAX;
+        if (!close || !memchr(text.ptr, ':', (size_t)(close - text.ptr))) {
+            return WEIR_ESYNTAX; /* brackets are for IPv6 */
         }
         *host = slice_of(text.ptr + 1, (size_t)(close - text.ptr - 1));
         after = close + 1;
