@@ -18,6 +18,7 @@ from targets import find_target, free_port
 CORES = sorted(os.sched_getaffinity(0))
 PROXY_CORE, LOAD_CORE = CORES[0], CORES[min(1, len(CORES) - 1)]
 READY_S = 20
+START_ATTEMPTS = 3
 TTFT_BLOCKS = 10
 MEMORY_STREAMS = (2000, 10000)
 
@@ -38,12 +39,25 @@ class Bench:
     failures: int = 0
 
     def start_target(self, name):
+        """(process, port). Another program may take a free port first: then others are tried."""
+        for attempt in range(START_ATTEMPTS):
+            try:
+                return self._start_target(name)
+            except Failed:
+                if attempt + 1 == START_ATTEMPTS:
+                    raise
+
+    def _start_target(self, name):
         port = free_port()
         folder = self.folder / name.replace("/", "_")
         folder.mkdir(exist_ok=True)
         argv = find_target(name)(folder, port, self.upstreams)
         process = self.children.start(name.replace("/", "_"), argv, PROXY_CORE)
-        _wait_until_ready(name, process, port)
+        try:
+            _wait_until_ready(name, process, port)
+        except Failed:
+            self.children.stop(process)
+            raise
         return process, port
 
     def last_words(self):

@@ -18,21 +18,28 @@ COLUMNS = [  # heading, key of the row, format
     ("errors", "errors", "{}"),
 ]
 SUMMED = {"errors"}
+CPU = {"cpu_us_per_unit", "user_us_per_unit"}
 REFERENCES = ("nginx", "nginx_log")
 
 
-def _middle(rounds, key):
+def _undisturbed(values):
+    """Mean of the lowest third: a neighbour can only make work dearer, and often does by half."""
+    lowest = sorted(values)[:max(1, len(values) // 3)]
+    return statistics.mean(lowest)
+
+
+def _figure(rounds, key):
     values = [one[key] for one in rounds if one.get(key) is not None]
     if not values:
         return None
-    return sum(values) if key in SUMMED else statistics.median(values)
+    if key in SUMMED:
+        return sum(values)
+    return _undisturbed(values) if key in CPU else statistics.median(values)
 
 
-def _ratio(rounds, reference, key="cpu_us_per_unit"):
-    """Median of the rounds' own ratios: both were measured within seconds of each other."""
-    pairs = [(one[key], other[key]) for one, other in zip(rounds, reference)
-             if one.get(key) and other.get(key)]
-    return statistics.median(mine / theirs for mine, theirs in pairs) if pairs else None
+def _ratio(rounds, reference):
+    mine, theirs = (_figure(one, "cpu_us_per_unit") for one in (rounds, reference))
+    return mine / theirs if mine and theirs else None
 
 
 def make_rows(scenario, rounds):
@@ -42,7 +49,7 @@ def make_rows(scenario, rounds):
         keys = {key: None for result in results for key in result}
         row = {"scenario": scenario.name, "target": target, "unit": scenario.unit,
                "cpu_us_per_unit": None, "ratio_to_nginx": None}
-        row |= {key: _middle(results, key) for key in keys if key != "syscalls"}
+        row |= {key: _figure(results, key) for key in keys if key != "syscalls"}
         if "syscalls" in keys:
             row["syscalls"] = results[0]["syscalls"]
         for reference in REFERENCES:
@@ -51,7 +58,7 @@ def make_rows(scenario, rounds):
         if rounds.get("direct") and scenario.streams and target != "direct":
             for key in ("p50_us", "p99_us"):
                 if row.get(key) is not None and "added_ttft_" + key not in row:
-                    row["added_ttft_" + key] = row[key] - _middle(rounds["direct"], key)
+                    row["added_ttft_" + key] = row[key] - _figure(rounds["direct"], key)
         if scenario.budget is not None:
             row["budget_ratio"] = scenario.budget
         row["rounds"] = len(results)

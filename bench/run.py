@@ -31,7 +31,7 @@ PROGRAMS = {
     "load": ["load.c", "process.c", "response.c", "samples.c"],
 }
 UPSTREAM_PORTS = 4
-ROUNDS = 9
+ROUNDS = 12
 TARGET_NAMES = ["direct", "nginx", "nginx_log", "haproxy", "weir"]
 RR_SLICE = Path("/proc/sys/kernel/sched_rr_timeslice_ms")
 
@@ -105,8 +105,7 @@ def progress(text):
 def measure_scenario(bench, scenario, targets, rounds):
     """All targets in turn, round after round. A target that fails is left out from then on.
 
-    Many short rounds beat few long ones: what disturbs a machine comes and goes within seconds, and
-    the median of the rounds' ratios does not mind it.
+    Many short rounds beat few long ones: what disturbs a machine comes and goes within seconds.
     """
     measure = KINDS[scenario.kind]
     if scenario.kind in ("memory", "syscalls"):  # counts, not times: one round says it

@@ -12,7 +12,7 @@ class Scenario:
     kind: str = "load"
     streams: bool = False
     warmup_ms: int = 200
-    duration_ms: int = 1000
+    duration_ms: int = 600
     budget: float | None = None  # CPU time, as a ratio to nginx's
     quick: bool = True
 
@@ -41,7 +41,7 @@ SCENARIOS = [
              streams=True, warmup_ms=2200, budget=1.0, quick=False),
     Scenario("ttft", "one stream at a time: what the proxy adds to TTFT when nothing else runs",
              "request", ("--connections", 1, *_stream(4)), kind="ttft", streams=True,
-             warmup_ms=20),
+             warmup_ms=20, duration_ms=1000),
     Scenario("memory", "resident memory per stream that waits for its next event", "stream",
              ("--timeout-s", 600, *_stream(4, 600_000)), kind="memory", streams=True, quick=False),
     Scenario("syscalls_small", "system calls, one connection, 300 B body", "request",

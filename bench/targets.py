@@ -121,7 +121,7 @@ def weir_at(binary):
 
 
 TARGETS = {"nginx": nginx, "nginx_log": nginx_log, "haproxy": haproxy}
-DEFAULT_BINARY = ROOT / "build" / "weir"
+DEFAULT_BINARY = Path(os.environ.get("WEIR_BINARY", ROOT / "build" / "weir"))
 
 
 def find_target(name):
