@@ -3,6 +3,7 @@ import shutil
 
 import pytest
 
+from harness import client
 from harness import weir as weir_module
 from harness.upstream import Upstream
 from harness.weir import Weir, model
@@ -94,6 +95,7 @@ def workshop():
     """For what a test starts for itself. All weirs must be sound at the end."""
     w = Workshop()
     yield w
+    client.close_all()
     try:
         for weir in w.weirs:
             weir.assert_sound()
@@ -113,5 +115,6 @@ def site(shared_site):
     shared_site.clear()
     assert shared_site.weir.is_alive, "weir did not survive an earlier test of this module"
     yield shared_site
+    client.close_all()
     shared_site.clear()
     shared_site.weir.assert_sound()

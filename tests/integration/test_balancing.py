@@ -6,7 +6,7 @@ import pytest
 
 from harness import replies
 from harness import upstream as u
-from harness.client import Connection, ask, chat, chat_body, request_bytes
+from harness.client import Connection, ask, chat, chat_body, close_all, request_bytes
 from harness.replies import ROLE, chunk, stream_head, word
 from harness.wait import eventually
 from harness.weir import model, pool
@@ -27,6 +27,7 @@ def sites(shared_workshop):
 def site(sites):
     sites.clear()
     yield sites
+    close_all()
     sites.clear()
     sites.weir.assert_sound()
 

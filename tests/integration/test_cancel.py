@@ -192,3 +192,25 @@ def test_fr27_tokens_of_a_cancelled_stream_are_counted(site):
     c.close()
     line = site.weir.access_of("fr27")
     assert line["tokens_out"] == 10 and line["usage_known"] is False and line["status"] == 499
+
+
+@pytest.mark.parametrize("surface", ["chat", "messages"])
+def test_client_that_closes_right_behind_the_last_event_has_not_left(site, surface):
+    """SDKs close as soon as they have read [DONE]; the engine's own end may come a moment later."""
+    go = threading.Event()
+    events = replies.chat_events(usage=False) if surface == "chat" else replies.message_events()
+
+    def script(x):
+        x.send(stream_head() + b"".join(map(chunk, events)))
+        x.hold(go)
+        x.send(replies.LAST_CHUNK)
+    site.up.next(script)
+    path, body = (("/v1/chat/completions", chat_body(stream=True)) if surface == "chat"
+                  else ("/v1/messages", client.messages_body(stream=True)))
+    request_id = f"closed-behind-{surface}"
+    with Connection(site.port) as c:
+        c.send(request_bytes(path, body, headers=[("x-request-id", request_id)]))
+        c.read_until(events[-1])
+    go.set()
+    line = site.weir.access_of(request_id)
+    assert (line["status"], line["outcome"], line["good"]) == (200, "ok", True)

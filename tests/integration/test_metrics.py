@@ -194,6 +194,19 @@ def test_cardinality_is_bounded_by_the_configuration(site):
     assert after.value("weir_refused_requests_total") >= 400
 
 
+def test_each_refusal_counts_once(site):
+    def by_reason(page):
+        return {s.labels["reason"]: s.value for s in page.find("weir_refused_requests_total")}
+
+    def traffic():
+        for _ in range(3):
+            chat(site.port, model="nope")
+        for _ in range(2):
+            get(site.port, "/nonsense")
+    before, after = change(site, traffic, lambda b, a: a.value("weir_refused_requests_total") >= b.value("weir_refused_requests_total") + 5)
+    assert {k: v - by_reason(before)[k] for k, v in by_reason(after).items()} == {"unknown_model": 3, "other": 2}
+
+
 def test_gateway_gauges(site):
     with Connection(site.port) as c:
         c.send(request_bytes("/v1/models", method="GET"))

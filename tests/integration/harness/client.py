@@ -3,6 +3,7 @@ import json
 import socket
 import struct
 import time
+import weakref
 
 from .wait import PATIENCE
 
@@ -97,6 +98,15 @@ def text_of(events):
     return out
 
 
+_open = weakref.WeakSet()
+
+
+def close_all():
+    """Closes what a failed test left open, so that the next one finds weir idle."""
+    for connection in list(_open):
+        connection.close()
+
+
 class Connection:
     """One TCP connection. Received bytes stay in `buffer` until a response is cut out of them."""
 
@@ -108,6 +118,7 @@ class Connection:
         self.socket.connect((host, port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.timeout, self.buffer, self.ended = timeout, b"", None
+        _open.add(self)
 
     def __enter__(self):
         return self

@@ -18,6 +18,9 @@ from .wait import eventually
 REPO = pathlib.Path(__file__).resolve().parents[3]
 BINARY = os.environ.get("WEIR_BINARY", str(REPO / "build" / "weir"))
 
+# Sanitizers keep freed memory and shadow it: sizes say nothing there.
+IS_SANITIZED = os.path.exists(BINARY) and re.search(rb"__(a|t)san_init", pathlib.Path(BINARY).read_bytes()) is not None
+
 SANITIZER = re.compile(r"ERROR: (Address|Leak|Memory)Sanitizer|WARNING: ThreadSanitizer|runtime error:|"
                        r"Sanitizer:DEADLYSIGNAL|SUMMARY: \w+Sanitizer")
 
@@ -210,6 +213,11 @@ class Weir:
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024
         raise AssertionError("no VmRSS")
+
+    def assert_grew_less(self, since, limit):
+        """Resident memory against an earlier rss(); says nothing under sanitizers."""
+        grown = self.rss() - since
+        assert IS_SANITIZED or grown < limit, f"{grown} bytes more than before, allowed are {limit}"
 
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
