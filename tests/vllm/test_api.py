@@ -62,7 +62,7 @@ def test_usage_is_counted_but_shown_only_to_who_asked(weir, oai):
     assert all(p.choices and p.usage is None for p in raw.parse())
     line = weir.access_of(raw.headers["x-request-id"])
     assert line["usage_known"] is True and 1 <= line["tokens_out"] <= 6 and line["tokens_in"] > 0
-    assert line["good"] is True and line["ttft_ms"] > 0
+    assert line["outcome"] == "ok" and line["good"] is True and line["ttft_ms"] > 0
 
     *parts, last = oai.create(**ask_for, stream_options={"include_usage": True})
     assert all(p.choices for p in parts) and last.choices == [] and 1 <= last.usage.completion_tokens <= 6

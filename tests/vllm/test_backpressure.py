@@ -1,9 +1,8 @@
-"""An engine that admits one queued request and says 503 to the rest is busy, not broken; then it is told to end."""
+"""An engine that queues one request and says 503 to the rest is busy, not broken; told to end, it is leaving, not broken."""
 import concurrent.futures
 
 import pytest
 
-from harness import client
 from harness.client import Connection, chat, chat_body, request_bytes, text_of
 from harness.wait import eventually
 from harness.weir import model
@@ -34,10 +33,14 @@ def burst(weir, name, count):
         return list(pool.map(lambda i: chat(weir.port, model=name, max_tokens=4, timeout=300), range(count)))
 
 
+def states_of(weir, name):
+    """Of the replicas of a model."""
+    return {s.labels["state"] for s in weir.metrics().find("weir_replica_state", model=name) if s.value}
+
+
 def assert_never_ejected(weir):
-    page = weir.metrics()
-    assert page.value("weir_replica_ejected") == 0 and "replica ejected" not in weir.stderr
-    assert {s.labels["state"] for s in page.find("weir_replica_state") if s.value} == {"ready"}
+    assert weir.metrics().value("weir_replica_ejected") == 0 and "replica ejected" not in weir.stderr
+    assert states_of(weir, "pair") == states_of(weir, "alone") == {"ready"}
 
 
 def test_refusals_go_to_the_other_replica(weir, limited):
@@ -100,9 +103,9 @@ def test_engine_that_drains_finishes_its_stream_while_new_requests_go_elsewhere(
 
 
 def test_drained_engine_is_down_and_its_model_answers_503(weir, limited):
+    limited.terminate()
     eventually(lambda: not limited.is_alive, "the engine has ended", timeout=90, every=0.1)
-    states = lambda: {s.labels["state"] for s in weir.metrics().find("weir_replica_state", model="alone") if s.value}
-    eventually(lambda: states() == {"down"}, lambda: f"it is down; it is {states()}")
-    refusal = client.chat(weir.port, model="alone", max_tokens=2)
+    eventually(lambda: states_of(weir, "alone") == {"down"}, lambda: f"it is down; it is {states_of(weir, 'alone')}")
+    refusal = chat(weir.port, model="alone", max_tokens=2)
     assert refusal.status == 503 and refusal.error["code"] == "no_replica_available" and refusal.header("retry-after")
     assert chat(weir.port, model="pair", max_tokens=2, timeout=120).status == 200

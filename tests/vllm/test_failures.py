@@ -63,15 +63,18 @@ def assert_served_elsewhere(weir):
 def test_engine_killed_in_mid_stream(weir, victims, record_property):
     """vLLM says so in an event, and then [DONE], which alone would look like a success."""
     broken = Broken(weir, "killed", victims[0].kill_engine)
+    error = broken.assert_told_in_band()
+    record_property("error", error["message"])
     record_property("error_after_s", broken.seconds)
-    assert "EngineCore encountered an issue" in broken.assert_told_in_band()["message"]
+    assert "EngineCore encountered an issue" in error["message"]
     assert_served_elsewhere(weir)
 
 
 def test_stream_that_stalls_after_sigterm_ends_once_the_listener_refuses(weir, victims, record_property):
     """vLLM closes its listener and leaves open streams without a byte, an error or an end, for ever."""
     broken = Broken(weir, "ended", victims[1].terminate)
-    record_property("error_after_s", broken.seconds)
     error = broken.assert_told_in_band()
+    record_property("error", error["message"])
+    record_property("error_after_s", broken.seconds)
     assert error["type"] == "upstream_error" and error["message"]
     assert_served_elsewhere(weir)
