@@ -28,6 +28,7 @@ struct api_error {
     char param[64];          /* the member at fault, or "" */
     uint32_t retry_after_ms; /* 0: no Retry-After */
     bool no_retry;           /* x-should-retry: false */
+    const char *allow;       /* WRONG_METHOD: the value of the Allow header; static */
 };
 
 /* Fills and returns `e`; all but kind and text is cleared. */

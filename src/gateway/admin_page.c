@@ -3,10 +3,10 @@
 #include <inttypes.h>
 
 #include "base/clock.h"
+#include "base/counter.h"
 #include "base/json.h"
 #include "engines/engine.h"
 #include "observe/metrics.h"
-#include "base/counter.h"
 #include "routing/routing.h"
 
 /* Made from web/status.html by tools/embed.py. */

@@ -1,7 +1,7 @@
 /* answer.c - what goes to the client: heads, whole answers, the framing of long ones. */
 #include <stdio.h>
 
-#include "base/json.h"
+#include "base/heap.h"
 #include "gateway/relay.h"
 #include "gateway/stream.h"
 #include "gateway/worker.h"
@@ -163,6 +163,7 @@ static void send_whole(struct stream *s, struct slice head, struct slice body)
     char tail[128];
     int len = snprintf(tail, sizeof tail, "%.*scontent-length: %zu\r\n\r\n",
                        SLICE_ARG(connection_header(s)), body.len);
+    s->bytes_out += body.len;
     struct iovec pieces[] = {piece_of(head), {tail, (size_t)len}, piece_of(body)};
     http_conn_send(s->conn, pieces, s->is_head ? 2 : 3);
 }
@@ -192,8 +193,8 @@ static enum outcome outcome_of(enum api_error_kind kind, int status)
     return status < 500 ? OUTCOME_CLIENT_FAULT : OUTCOME_FAILED;
 }
 
-/* Headers that tell a client when to come back (contracts of the API: whole seconds, and ms). */
-static char *put_retry(char *at, size_t room, const struct api_error *error)
+/* When to come back (contracts of the API: whole seconds, and ms), and with which method. */
+static char *put_advice(char *at, size_t room, const struct api_error *error)
 {
     size_t used = 0;
     uint32_t after_ms = error->retry_after_ms;
@@ -206,6 +207,9 @@ static char *put_retry(char *at, size_t room, const struct api_error *error)
     }
     if (error->no_retry) {
         used += (size_t)snprintf(at + used, room - used, "x-should-retry: false\r\n");
+    }
+    if (error->allow) {
+        used += (size_t)snprintf(at + used, room - used, "allow: %s\r\n", error->allow);
     }
     return at + used;
 }
@@ -232,7 +236,7 @@ void answer_error(struct stream *s, const struct api_error *error)
     char *at = put_status_line(head, s->status);
     at = put(at, SLICE("content-type: application/json\r\n"));
     at = put_request_id(at, s);
-    at = put_retry(at, sizeof head - (size_t)(at - head), error);
+    at = put_advice(at, sizeof head - (size_t)(at - head), error);
     struct buf body;
     buf_init(&body, 4096);
     if (api_error_write_body(error, is_anthropic, slice_str(s->request_id), &body) != WEIR_OK) {
@@ -243,44 +247,76 @@ void answer_error(struct stream *s, const struct api_error *error)
     stream_settle(s, outcome_of(error->kind, s->status), api_error_reason(error->kind), true);
 }
 
-/* Does the engine itself say when to come back? */
-static bool says_when(struct slice headers)
+/*
+ * The headers of a refusal in `held`, line by line, into `at`: all but the status line and, for a
+ * body that weir rewrites, its type. Tells whether the engine itself says when to come back.
+ */
+static char *put_refusal_headers(char *at, struct slice held, bool is_rewritten, bool *says_when)
 {
-    static const struct slice name = {"retry-after", 11};
-    for (size_t i = 0; i + name.len <= headers.len; i++) {
-        if ((i == 0 || headers.ptr[i - 1] == '\n') &&
-            slice_eq_nocase(slice_of(headers.ptr + i, name.len), name)) {
-            return true;
+    static const struct slice type = {"content-type", 12}, when = {"retry-after", 11};
+    for (bool is_first = true; held.len; is_first = false) {
+        const char *end = memchr(held.ptr, '\n', held.len);
+        size_t len = end ? (size_t)(end - held.ptr) + 1 : held.len;
+        struct slice line = slice_of(held.ptr, len);
+        struct slice name = slice_of(line.ptr, len < type.len ? len : type.len);
+        bool is_type = slice_eq_nocase(name, type);
+        name.len = name.len < when.len ? name.len : when.len;
+        *says_when = *says_when || slice_eq_nocase(name, when);
+        if (!is_first && !(is_type && is_rewritten)) {
+            at = put(at, line);
         }
+        held = slice_from(held, len);
     }
-    return false;
+    return at;
+}
+
+static bool is_busy_status(int status)
+{
+    return status == 429 || status == 503 || status == 529;
+}
+
+static enum outcome outcome_of_refusal(int status)
+{
+    return status == 503 || status == 529 ? OUTCOME_SHED
+           : status < 500                 ? OUTCOME_CLIENT_FAULT
+                                          : OUTCOME_FAILED;
 }
 
 void answer_last(struct stream *s)
 {
     const struct last_answer *last = &s->out->last;
+    struct slice body = last->body;
     struct api_error error;
-    if (api_error_from_engine(surface_info(s->surface)->dialect, last->status,
-                              last->context_overflow, last->body, &error)) {
-        error.retry_after_ms = error.retry_after_ms                         ? error.retry_after_ms
-                               : last->status == 503 || last->status == 529 ? 1000
-                                                                            : 0;
-        answer_error(s, &error);
-        return;
-    }
-    bool is_busy = last->status == 429 || last->status == 503 || last->status == 529;
+    struct buf rewritten;
+    buf_init(&rewritten, 4096);
     s->status = last->status;
-    struct slice head = last->headers;
-    if (is_busy && !says_when(head)) {
-        char *more = arena_printf(&s->out->arena, "%.*sretry-after: 1\r\nretry-after-ms: 1000\r\n",
-                                  SLICE_ARG(head));
-        head = more ? slice_str(more) : head;
+    bool is_rewritten = api_error_from_engine(surface_info(s->surface)->dialect, last->status,
+                                              last->context_overflow, body, &error);
+    if (is_rewritten) {
+        s->status = api_error_status(&error, stream_is_anthropic(s));
+        if (api_error_write_body(&error, stream_is_anthropic(s), slice_str(s->request_id),
+                                 &rewritten) != WEIR_OK) {
+            WEIR_BUG("an error text of bounded length does not fit into 4 kB");
+        }
+        body = buf_slice(&rewritten);
     }
-    send_whole(s, head, last->body);
-    enum outcome outcome = is_busy && last->status != 429 ? OUTCOME_SHED
-                           : last->status < 500           ? OUTCOME_CLIENT_FAULT
-                                                          : OUTCOME_FAILED;
-    stream_settle(s, outcome, is_busy ? "engine_busy" : "engine_refused", true);
+    bool says_when = false;
+    char *head = heap_alloc(last->headers.len + 256);
+    char *at = put_status_line(head, s->status);
+    at = put_refusal_headers(at, last->headers, is_rewritten, &says_when);
+    if (is_rewritten) {
+        at = put(at, SLICE("content-type: application/json\r\n"));
+    }
+    if (is_busy_status(last->status) && !says_when) {
+        at = put(at, SLICE("retry-after: 1\r\nretry-after-ms: 1000\r\n"));
+    }
+    send_whole(s, slice_of(head, (size_t)(at - head)), body);
+    buf_free(&rewritten);
+    heap_free(head);
+    const char *reason = is_busy_status(last->status) ? "engine_busy"
+                         : last->context_overflow     ? api_error_reason(API_CONTEXT_LENGTH)
+                                                      : "engine_refused";
+    stream_settle(s, outcome_of_refusal(last->status), reason, true);
 }
 
 /* ---- long answers ---- */
@@ -321,6 +357,7 @@ static bool send_in_place(struct stream *s, struct slice body, bool is_end)
 bool answer_more(struct stream *s, struct slice body, bool is_end)
 {
     bool goes_on;
+    s->bytes_out += body.len;
     if (!s->is_chunked_out) {
         struct iovec piece = piece_of(body);
         goes_on = http_conn_send(s->conn, &piece, 1);
@@ -352,6 +389,7 @@ bool answer_begin(struct stream *s, struct slice body, bool is_end)
         s->conn->keep_alive = false; /* HTTP/1.0: only the close can end it */
     }
     size_t size = held.len + body.len;
+    s->bytes_out += size;
     char framing[128], line[24] = "";
     if (s->is_chunked_out && size) {
         snprintf(line, sizeof line, "%zx\r\n", size);

@@ -236,7 +236,7 @@ static void connect_failed(struct stream *s, int errnum)
         attempt_failed(s, HEALTH_NONE, &error);
         return;
     }
-    api_error_set(&error, API_UPSTREAM, "the engine cannot be reached: %s", strerror(errnum));
+    api_error_set(&error, API_NO_REPLICA, "the engine cannot be reached: %s", strerror(errnum));
     attempt_failed(s, HEALTH_FAULT, &error);
 }
 
@@ -260,7 +260,7 @@ static void connect_replica(struct stream *s, bool allow_reuse)
     struct endpoint endpoint;
     if (!replica_endpoint_get(s->replica, &endpoint)) {
         struct api_error error;
-        api_error_set(&error, API_UPSTREAM, "the engine's name does not resolve");
+        api_error_set(&error, API_NO_REPLICA, "the engine's name does not resolve");
         attempt_failed(s, HEALTH_FAULT, &error);
         return;
     }
@@ -306,14 +306,17 @@ static void give_up(struct stream *s, const struct api_error *error)
         answer_last(s);
         return;
     }
-    struct api_error none;
-    if (!error) {
-        uint64_t now_ns = loop_now_ns(s->worker->loop);
-        error = api_error_set(&none, API_NO_REPLICA, "no engine of `%s` can take requests now",
-                              s->model->name);
-        none.retry_after_ms = soonest_return_ms(s, now_ns);
+    struct api_error final;
+    if (error) {
+        final = *error;
+    } else {
+        api_error_set(&final, API_NO_REPLICA, "no engine of `%s` can take requests now",
+                      s->model->name);
     }
-    answer_error(s, error);
+    if (final.kind == API_NO_REPLICA) {
+        final.retry_after_ms = soonest_return_ms(s, loop_now_ns(s->worker->loop));
+    }
+    answer_error(s, &final);
 }
 
 static void begin(struct stream *s, struct replica *r, uint64_t now_ns)

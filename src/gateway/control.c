@@ -53,6 +53,7 @@ struct control {
     struct worker_counters *counters; /* filled for each page */
     struct admin admin;
     bool has_admin;
+    bool is_listening;
     _Atomic bool is_ready; /* workers read it for /health/ready */
 };
 
@@ -553,6 +554,7 @@ static enum weir_err start(struct control *c, struct error *err)
         result = open_listeners(c, sockets, &admin, err);
     }
     if (result == WEIR_OK) {
+        c->is_listening = true;
         result = start_watching(c, err);
     }
     if (result == WEIR_OK && admin >= 0) {
@@ -567,6 +569,20 @@ static enum weir_err start(struct control *c, struct error *err)
     return result;
 }
 
+static void clean_up_listeners(const struct control *c)
+{
+    struct endpoint address;
+    for (size_t i = 0; i < c->config->listen_count; i++) {
+        if (address_parse_listen(slice_str(c->config->listen[i]), &address, NULL) == WEIR_OK) {
+            listener_cleanup(&address);
+        }
+    }
+    if (c->has_admin &&
+        address_parse_listen(slice_str(c->config->admin_listen), &address, NULL) == WEIR_OK) {
+        listener_cleanup(&address);
+    }
+}
+
 static void stop(struct control *c)
 {
     for (size_t i = 0; i < c->worker_count; i++) {
@@ -576,6 +592,9 @@ static void stop(struct control *c)
         }
     }
     access_log_close(c->access_log);
+    if (c->is_listening) {
+        clean_up_listeners(c);
+    }
     if (c->has_admin) {
         admin_stop(&c->admin);
     }

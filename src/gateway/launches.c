@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/heap.h"
 #include "base/log.h"
+#include "base/map.h"
 #include "base/slice.h"
 #include "net/loop.h"
 
@@ -17,9 +18,11 @@ struct entry {
     uint32_t id;
     char *model, *pool;
     size_t index;
+    uint64_t command_hash; /* of all that a running process cannot change any more */
+    const struct config_launch
+        *launch; /* of the configuration in force; NULL: it wants it no more */
     uint16_t port;
     char url[64];
-    bool is_wanted; /* by the newest configuration */
     bool was_started;
     uint64_t stop_ns; /* retiring: when it is stopped at the latest; 0: not retiring */
     uint64_t drain_ns;
@@ -71,15 +74,42 @@ static struct entry *find_id(const struct launches *l, uint32_t id)
     return e;
 }
 
-static struct entry *find_place(const struct launches *l, const char *model, const char *pool,
-                                size_t index)
+static uint64_t hash_words(uint64_t hash, const char *const *words)
 {
+    for (; words && *words; words++) {
+        uint64_t both[2] = {hash, map_hash(slice_str(*words))};
+        hash = map_hash(slice_of((const char *)both, sizeof both));
+    }
+    return hash;
+}
+
+/* A process whose command, environment or port is to be another one is another process. */
+static uint64_t hash_command(const struct config_launch *launch)
+{
+    return hash_words(hash_words(launch->first_port, launch->command), launch->environment);
+}
+
+static struct entry *find_place(const struct launches *l, const char *model,
+                                const struct config_pool *pool, size_t index)
+{
+    uint64_t hash = hash_command(pool->launch);
     struct entry *e = l->entries;
-    while (e && (e->stop_ns || e->index != index || strcmp(e->model, model) != 0 ||
-                 strcmp(e->pool, pool) != 0)) {
+    while (e && (e->stop_ns || e->index != index || e->command_hash != hash ||
+                 strcmp(e->model, model) != 0 || strcmp(e->pool, pool->name) != 0)) {
         e = e->next;
     }
     return e;
+}
+
+/* A fixed port may still be another process's, which is on its way out. */
+static bool is_port_taken(const struct launches *l, const struct entry *by)
+{
+    for (const struct entry *e = l->entries; e; e = e->next) {
+        if (e != by && e->port == by->port && e->was_started) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static void remove_entry(struct launches *l, struct entry *gone)
@@ -101,7 +131,7 @@ bool launches_url(void *launches, const struct config_model *model, const struct
                   size_t index, char *out, size_t size)
 {
     struct launches *l = launches;
-    struct entry *e = find_place(l, model->name, pool->name, index);
+    struct entry *e = find_place(l, model->name, pool, index);
     if (!e) {
         uint16_t port = pool->launch->first_port ? (uint16_t)(pool->launch->first_port + index)
                                                  : launcher_free_port();
@@ -113,6 +143,7 @@ bool launches_url(void *launches, const struct config_model *model, const struct
         e->model = heap_strdup(slice_str(model->name));
         e->pool = heap_strdup(slice_str(pool->name));
         e->index = index;
+        e->command_hash = hash_command(pool->launch);
         e->port = port;
         snprintf(e->url, sizeof e->url, "http://127.0.0.1:%u", port);
         e->next = l->entries;
@@ -122,16 +153,24 @@ bool launches_url(void *launches, const struct config_model *model, const struct
     return true;
 }
 
-static void start(struct launches *l, struct entry *e, const struct config_pool *pool)
+static void set_draining(struct entry *e, bool is_draining)
+{
+    if (e->replica) {
+        atomic_store_explicit(&e->replica->wants_drain, is_draining, memory_order_relaxed);
+    }
+}
+
+static void start(struct launches *l, struct entry *e)
 {
     struct error err;
-    if (launcher_run(l->launcher, e->id, pool->launch, e->model, (uint32_t)e->index, e->port,
-                     &err) != WEIR_OK) {
+    if (launcher_run(l->launcher, e->id, e->launch, e->model, (uint32_t)e->index, e->port, &err) !=
+        WEIR_OK) {
         log_error("launch", "engine %zu of %s cannot be started: %s", e->index, e->model, err.text);
         return;
     }
     e->was_started = true;
-    e->drain_ns = pool->launch->drain_timeout_ns;
+    e->drain_ns = e->launch->drain_timeout_ns;
+    set_draining(e, false);
     log_info("launch", "starting engine %zu of %s on port %u", e->index, e->model, e->port);
 }
 
@@ -139,13 +178,18 @@ static void want_pool(struct launches *l, const struct config_model *model,
                       const struct config_pool *pool)
 {
     for (size_t i = 0; pool->launch && i < pool->launch->replicas; i++) {
-        struct entry *e = find_place(l, model->name, pool->name, i);
-        if (!e) {
-            continue;
+        struct entry *e = find_place(l, model->name, pool, i);
+        if (e) {
+            e->launch = pool->launch;
         }
-        e->is_wanted = true;
-        if (!e->was_started) {
-            start(l, e, pool);
+    }
+}
+
+static void start_wanted(struct launches *l)
+{
+    for (struct entry *e = l->entries; e; e = e->next) {
+        if (e->launch && !e->was_started && !is_port_taken(l, e)) {
+            start(l, e);
         }
     }
 }
@@ -170,7 +214,7 @@ void launches_apply(struct launches *l, const struct config *config, const struc
 {
     find_replicas(l, fleet);
     for (struct entry *e = l->entries; e; e = e->next) {
-        e->is_wanted = false;
+        e->launch = NULL;
     }
     for (size_t m = 0; m < config->model_count; m++) {
         for (size_t p = 0; p < config->models[m].pool_count; p++) {
@@ -180,18 +224,17 @@ void launches_apply(struct launches *l, const struct config *config, const struc
     uint64_t now_ns = loop_now_ns(l->loop);
     for (struct entry *e = l->entries, *next; e; e = next) {
         next = e->next;
-        if (!e->is_wanted && !e->was_started) {
+        if (!e->launch && !e->was_started) {
             remove_entry(l, e);
-        } else if (!e->is_wanted && e->stop_ns == 0) {
+        } else if (!e->launch && e->stop_ns == 0) {
             e->stop_ns = now_ns + e->drain_ns;
-            if (e->replica) {
-                atomic_store_explicit(&e->replica->wants_drain, true, memory_order_relaxed);
-            }
+            set_draining(e, true);
             log_info("launch",
                      "engine %zu of %s is not wanted any more; it may finish its requests",
                      e->index, e->model);
         }
     }
+    start_wanted(l);
 }
 
 static void describe_exit(int status, char *out, size_t size)
@@ -225,8 +268,9 @@ static void on_event(void *ctx, const struct launch_event *event)
     if (is_running || event->state == LAUNCH_BACKOFF || event->state == LAUNCH_STOPPED) {
         l->hooks.on_change(l->hooks.ctx, e->url, is_running);
     }
-    if (event->state == LAUNCH_STOPPED && !e->is_wanted) {
+    if (event->state == LAUNCH_STOPPED && !e->launch) {
         remove_entry(l, e);
+        start_wanted(l);
     }
 }
 

@@ -8,6 +8,7 @@
 #include <errno.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "engines/engine.h"
 #include "gateway/relay.h"
 #include "gateway/stream.h"
@@ -16,7 +17,6 @@
 
 enum {
     READS_PER_TURN = 8, /* then other streams get their turn */
-    MAX_ANSWER_HEAD = 64 * 1024,
     EVENTS_PER_CLAIM_UPDATE =
         32, /* the shared load is told of progress this often, not per token */
 };
@@ -90,13 +90,29 @@ static void fail_truncated(struct stream *s, int errnum)
 
 /* ---- refusals ---- */
 
+/* Some engines quote the key that they refuse. It is weir's, and the client must not see it. */
+static void hide_key(const struct replica *r, struct slice body)
+{
+    struct slice key = slice_of(r->authorization, r->authorization_len);
+    struct slice scheme = SLICE("Bearer ");
+    if (slice_starts(key, scheme)) {
+        key = slice_from(key, scheme.len);
+    }
+    for (const char *at; key.len && (at = slice_find(body, key));) {
+        memset((char *)at, '*', key.len);
+        body = slice_from(body, (size_t)(at - body.ptr) + key.len);
+    }
+}
+
 static void keep_refusal(struct stream *s, struct slice body, bool context_overflow)
 {
     struct outbound *out = s->out;
+    struct slice copy = arena_dup(&out->arena, body);
+    hide_key(s->replica, copy);
     out->last = (struct last_answer){
         .status = s->status,
         .headers = out->answer_head,
-        .body = arena_dup(&out->arena, body),
+        .body = copy,
         .context_overflow = context_overflow,
     };
 }
@@ -128,6 +144,13 @@ static void on_refusal(struct stream *s, struct slice body)
 
 /* ---- whole answers ---- */
 
+static bool is_whole_json(struct slice body)
+{
+    struct json_doc *doc = json_parse(body);
+    json_doc_free(doc);
+    return doc != NULL;
+}
+
 static void on_whole(struct stream *s, struct slice body)
 {
     if (s->status >= 400) {
@@ -136,6 +159,10 @@ static void on_whole(struct stream *s, struct slice body)
     }
     if (s->status >= 300) {
         fail_garbled(s, "a redirect");
+        return;
+    }
+    if (s->framing == HTTP_BODY_UNTIL_CLOSE && s->is_json && !is_whole_json(body)) {
+        fail_truncated(s, 0); /* nothing but the text itself can tell a cut from an end here */
         return;
     }
     usage_read_body(body, &s->usage);
@@ -212,8 +239,9 @@ static enum event_fate judge_event(struct stream *s, enum stream_event kind, boo
     case STREAM_CONTENT:
         on_content(s);
         return EVENT_PASS;
+    case STREAM_DONE: /* a client must not take for an end what is none */
+        return stream_reader_complete(&s->reader) ? EVENT_PASS : EVENT_DROP;
     case STREAM_FINISH:
-    case STREAM_DONE:
         break;
     }
     return EVENT_PASS;
@@ -295,14 +323,28 @@ static void on_events_end(struct stream *s)
 }
 
 /* An event longer than limits.event: relayed without reading it any more. */
-static void stop_reading_events(struct stream *s, struct slice body, bool is_end)
+static void stop_reading_events(struct stream *s, bool is_end)
 {
-    struct slice before = buf_slice(&s->partial);
     s->reader.usage_unknown = true;
     s->mode = RELAY_RAW;
-    pass_raw(s, before, false);
+    struct slice begun = buf_slice(&s->partial);
+    if (s->is_started) {
+        answer_more(s, begun, is_end);
+    } else {
+        answer_begin(s, begun, is_end);
+    }
     buf_free(&s->partial);
-    pass_raw(s, body, is_end);
+    if (is_end) {
+        succeed(s);
+    }
+}
+
+/* Room for it was made in stream_new(): what is kept is at most an event and one read. */
+static void keep_partial(struct stream *s, struct slice bytes)
+{
+    if (buf_append(&s->partial, bytes) != WEIR_OK) {
+        WEIR_BUG("%zu bytes and one read do not fit", buf_len(&s->partial));
+    }
 }
 
 static void pass_events(struct stream *s, char *bytes, size_t len, bool is_end);
@@ -329,19 +371,15 @@ static void pass_events(struct stream *s, char *bytes, size_t len, bool is_end)
 {
     bool joins = buf_len(&s->partial) > 0;
     if (joins) {
-        if (buf_append(&s->partial, slice_of(bytes, len)) != WEIR_OK) {
-            stop_reading_events(s, slice_of(bytes, len), is_end);
-            return;
-        }
+        keep_partial(s, slice_of(bytes, len));
         bytes = (char *)buf_slice(&s->partial).ptr;
         len = buf_len(&s->partial);
     }
     struct batch b = read_events(s, bytes, len, false);
     bool has_tail = b.taken < len;
     bool is_whole = is_end && !has_tail && !b.failed && stream_reader_complete(&s->reader);
-    if (!joins && has_tail && !b.failed &&
-        buf_append(&s->partial, slice_of(bytes + b.taken, len - b.taken)) != WEIR_OK) {
-        WEIR_BUG("one read is larger than limits.event");
+    if (!joins && has_tail && !b.failed) {
+        keep_partial(s, slice_of(bytes + b.taken, len - b.taken));
     }
     send_events(s, slice_of(bytes, b.passed), is_whole);
     if (joins) {
@@ -352,6 +390,8 @@ static void pass_events(struct stream *s, char *bytes, size_t len, bool is_end)
     }
     if (b.failed) {
         on_error_event(s);
+    } else if (buf_len(&s->partial) > s->worker->settings.event_bytes) {
+        stop_reading_events(s, is_end);
     } else if (is_end && has_tail) {
         pass_tail(s);
     } else if (is_end) {
@@ -378,6 +418,16 @@ static void pass(struct stream *s, char *body, size_t len, bool is_end)
     }
 }
 
+/* What came before the mistake is whole, and goes out; then the mistake is told. */
+static void on_bad_chunk(struct stream *s, char *bytes, size_t body_len)
+{
+    uint32_t tries = s->tries;
+    pass(s, bytes, body_len, false);
+    if (s->up && s->tries == tries) {
+        fail_garbled(s, "malformed chunked framing");
+    }
+}
+
 static void feed_body(struct stream *s, char *bytes, size_t len)
 {
     size_t body_len = len, used = len;
@@ -394,7 +444,7 @@ static void feed_body(struct stream *s, char *bytes, size_t len)
         break;
     case HTTP_BODY_CHUNKED:
         if (http1_chunks_decode(&s->chunks, bytes, len, &body_len, &used) != WEIR_OK) {
-            fail_garbled(s, "malformed chunked framing");
+            on_bad_chunk(s, bytes, body_len);
             return;
         }
         is_end = s->chunks.is_done;
@@ -406,10 +456,9 @@ static void feed_body(struct stream *s, char *bytes, size_t len)
     pass(s, bytes, body_len, is_end);
 }
 
-static bool is_event_stream(const struct http_head *head)
+static bool has_type(const struct http_head *head, struct slice word)
 {
     struct slice type = http_header_get(head, SLICE("content-type"));
-    struct slice word = SLICE("text/event-stream");
     return type.len >= word.len && slice_eq_nocase(slice_of(type.ptr, word.len), word);
 }
 
@@ -427,7 +476,9 @@ static enum relay_mode choose_mode(const struct stream *s, const struct http_hea
     if (is_compressed(head)) {
         return RELAY_RAW;
     }
-    return is_event_stream(head) && surface_info(s->surface)->generates ? RELAY_SSE : RELAY_HOLD;
+    return has_type(head, SLICE("text/event-stream")) && surface_info(s->surface)->generates
+               ? RELAY_SSE
+               : RELAY_HOLD;
 }
 
 static void on_head(struct stream *s, const struct http_head *head)
@@ -439,6 +490,7 @@ static void on_head(struct stream *s, const struct http_head *head)
     s->up_keep_alive = head->keep_alive;
     s->mode = choose_mode(s, head);
     s->counts_events = s->mode == RELAY_SSE;
+    s->is_json = has_type(head, SLICE("application/json"));
     if (s->framing == HTTP_BODY_CHUNKED) {
         http1_chunks_init(&s->chunks);
     }
@@ -481,10 +533,7 @@ static void feed_head(struct stream *s, char *bytes, size_t len)
     bool joins = buf_len(&s->partial) > 0;
     struct slice all = slice_of(bytes, len);
     if (joins) {
-        if (buf_append(&s->partial, all) != WEIR_OK || buf_len(&s->partial) > MAX_ANSWER_HEAD) {
-            fail_garbled(s, "its head is too long");
-            return;
-        }
+        keep_partial(s, all);
         all = buf_slice(&s->partial);
     }
     uint32_t tries = s->tries;
@@ -495,8 +544,10 @@ static void feed_head(struct stream *s, char *bytes, size_t len)
     if (head_len == 0) {
         /* An interim head that came whole stays in front; it is skipped again, which is rare. */
         s->head_scanned = 0;
-        if (!joins && buf_append(&s->partial, all) != WEIR_OK) {
+        if (all.len > MAX_ANSWER_HEAD) {
             fail_garbled(s, "its head is too long");
+        } else if (!joins) {
+            keep_partial(s, all);
         }
         return;
     }

@@ -7,6 +7,7 @@
 #include "gateway/worker.h"
 
 enum {
+    MAX_ANSWER_HEAD = 64 * 1024, /* of an engine */
     RELAY_READ_BYTES = 64 * 1024,
     RELAY_ROOM_BEFORE = 32,
     RELAY_ROOM_BEHIND = 16,

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/counter.h"
 #include "base/log.h"
+#include "gateway/relay.h"
 #include "gateway/worker.h"
 #include "observe/access_log.h"
 #include "observe/record.h"
@@ -87,7 +88,7 @@ static struct stream *stream_new(struct http_conn *conn, const struct http_head 
     s->deadline_ns = w->settings.request_ns ? s->start_ns + w->settings.request_ns : 0;
     s->fleet = worker_fleet_hold(w->fleet);
     s->out = worker_take_outbound(w);
-    buf_init(&s->partial, w->settings.event_bytes);
+    buf_init(&s->partial, w->settings.event_bytes + RELAY_READ_BYTES + MAX_ANSWER_HEAD);
     buf_init(&s->held, w->settings.response_bytes);
     s->next = &w->all;
     s->prev = w->all.prev;
@@ -124,6 +125,7 @@ static void refuse_path(struct stream *s, const struct surface_match *match)
     struct api_error error;
     if (match->wrong_method) {
         api_error_set(&error, API_WRONG_METHOD, "this path takes %s only", match->allow);
+        error.allow = match->allow;
     } else {
         api_error_set(&error, API_UNKNOWN_PATH,
                       "no such path here; served are /v1/chat/completions, /v1/completions, "
@@ -190,7 +192,7 @@ void stream_on_request(struct http_conn *conn, const struct http_head *head, str
 {
     struct stream *s = stream_new(conn, head);
     struct outbound *out = s->out;
-    s->bytes_in = conn->head_len + body.len;
+    s->bytes_in = body.len;
     char *scratch = arena_alloc(&out->arena, head->target.len + 1);
     struct surface_match match = surface_match(head->method, head->target, scratch);
     s->surface = match.surface;
@@ -258,8 +260,13 @@ void stream_on_client_gone(struct http_conn *conn)
     if (!s) {
         return;
     }
-    attempt_end(s, HEALTH_NONE, false,
-                false); /* closing the connection cancels the engine's work */
+    if (s->is_started && s->counts_events && stream_reader_complete(&s->reader)) {
+        /* It has the whole answer and did not wait for the end of its framing, as SDKs do. */
+        attempt_end(s, HEALTH_GOOD, true, false);
+        stream_settle(s, OUTCOME_OK, "ok", false);
+        return;
+    }
+    attempt_end(s, HEALTH_NONE, false, false); /* closing cancels the engine's work */
     s->status = 499;
     stream_settle(s, OUTCOME_ABANDONED, conn->peer_closed ? "client_left" : "client_stalled",
                   false);
@@ -325,7 +332,7 @@ static void fill_record(const struct stream *s, struct request_record *r)
         .generates = surface && surface->generates,
         .usage_known = usage->known,
         .bytes_in = s->bytes_in,
-        .bytes_out = s->conn->out_total,
+        .bytes_out = s->bytes_out,
         .tokens_in = usage->known || !s->tries ? usage->prompt_tokens : s->view.prompt_tokens,
         .tokens_out =
             !usage->known && s->counts_events ? s->reader.content_events : usage->output_tokens,

@@ -91,7 +91,7 @@ struct stream {
     uint64_t heard_ns;          /* the engine last said anything */
     uint64_t first_ns, last_ns; /* first and last content; 0: none yet */
     uint64_t longest_gap_ns;
-    uint64_t bytes_in;
+    uint64_t bytes_in, bytes_out; /* of bodies */
 
     struct worker_fleet *fleet; /* held */
     const struct model *model;
@@ -121,6 +121,7 @@ struct stream {
     struct stream *next_again;
     uint64_t length, left;      /* framed by length: bytes in all, and still to come */
     size_t head_scanned;        /* of the head in `partial` */
+    bool is_json;               /* the engine says so */
     bool had_extra;             /* bytes came behind the answer: the connection is not reused */
     struct http1_chunks chunks; /* RELAY chunked */
     struct sse_cursor cursor;

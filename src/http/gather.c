@@ -95,7 +95,6 @@ static void begin_exchange(struct http_conn *conn)
 {
     struct http_server *s = conn->server;
     conn->state = HTTP_CONN_HANDLE;
-    conn->out_total = 0;
     if (conn->out.max < s->limits.out_max_bytes) { /* a reload has raised it */
         conn->out.max = s->limits.out_max_bytes;
     }

@@ -258,6 +258,18 @@ static enum weir_err check_host(const struct http_head *head, const char **why)
     return count || !head->is_http11 ? WEIR_OK : refuse(why, "HTTP/1.1 needs a Host");
 }
 
+/* "http://host/path", as for a proxy, must be understood too (RFC 9112 section 3.2.2). */
+static struct slice origin_form(struct slice target)
+{
+    struct slice scheme = SLICE("http://");
+    if (target.len < scheme.len || !slice_eq_nocase(slice_of(target.ptr, scheme.len), scheme)) {
+        return target;
+    }
+    struct slice rest = slice_from(target, scheme.len);
+    const char *slash = rest.len ? memchr(rest.ptr, '/', rest.len) : NULL;
+    return slash ? slice_from(rest, (size_t)(slash - rest.ptr)) : SLICE("/");
+}
+
 enum weir_err http1_parse_request(struct slice head, struct http_head *out, const char **why)
 {
     struct head_parse p;
@@ -271,6 +283,7 @@ enum weir_err http1_parse_request(struct slice head, struct http_head *out, cons
     if (err != WEIR_OK) {
         return err;
     }
+    out->target = origin_form(out->target);
     out->method = slice_str(llhttp_method_name((llhttp_method_t)p.parser.method));
     out->expects_continue = out->is_http11 && slice_eq_nocase(http_header_get(out, SLICE("expect")),
                                                               SLICE("100-continue"));

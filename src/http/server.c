@@ -125,7 +125,6 @@ static size_t pieces_length(const struct iovec *pieces, size_t count)
 bool http_conn_send(struct http_conn *conn, const struct iovec *pieces, size_t count)
 {
     size_t total = pieces_length(pieces, count);
-    conn->out_total += total;
     if (conn->state == HTTP_CONN_DEAD || total == 0) {
         return true;
     }

@@ -74,7 +74,6 @@ struct http_conn {
     struct http1_chunks *chunks; /* while a chunked body is read */
 
     struct buf out;     /* unsent bytes of the response */
-    uint64_t out_total; /* bytes of this response handed to the connection */
     char peer[64];      /* "1.2.3.4:5678" */
 };
 

@@ -199,3 +199,12 @@ void listener_stop(struct listener *l)
         close(socket);
     }
 }
+
+void listener_cleanup(const struct endpoint *address)
+{
+    if (address->family == AF_UNIX) {
+        struct sockaddr_un sun;
+        memcpy(&sun, address->bytes, sizeof sun);
+        unlink(sun.sun_path);
+    }
+}

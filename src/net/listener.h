@@ -34,3 +34,6 @@ WEIR_MUST_USE enum weir_err listener_start(struct listener *l, struct loop *loop
                                            void (*on_accept)(void *, int, const struct endpoint *),
                                            void *ctx);
 void listener_stop(struct listener *l);
+
+/* Removes the file of a Unix socket that listener_open() made; other addresses leave nothing. */
+void listener_cleanup(const struct endpoint *address);
