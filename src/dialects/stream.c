@@ -38,6 +38,21 @@ static enum stream_event done(struct stream_reader *r)
     return STREAM_DONE;
 }
 
+/* Can the SDKs of the dialect read it? Chat wants an object with a message, the others a type. */
+static bool is_native_error(enum dialect dialect, const struct json_value *root)
+{
+    const struct json_value *error = json_get(root, "error");
+    switch (dialect) {
+    case DIALECT_OPENAI_RESPONSES:
+        return json_string(json_get(root, "type")).len > 0;
+    case DIALECT_ANTHROPIC:
+        return json_string(json_get(root, "type")).len > 0 &&
+               json_string(json_get(error, "type")).len > 0;
+    default:
+        return json_string(json_get(error, "message")).len > 0;
+    }
+}
+
 /* `error` is what the engine says about it, or NULL. The first one is the cause. */
 static enum stream_event fail(struct stream_reader *r, const struct json_value *error)
 {
@@ -314,6 +329,8 @@ static enum stream_event read_data(struct stream_reader *r, const struct fields 
         event = read_named(r, f->name, root);
     else
         event = read_chunk(r, root);
+    if (event == STREAM_ERROR)
+        r->error_is_native = !f->is_error && is_native_error(r->dialect, root);
     json_doc_free(doc);
     return event;
 }

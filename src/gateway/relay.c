@@ -225,11 +225,15 @@ static void on_content(struct stream *s)
 
 enum event_fate { EVENT_PASS, EVENT_DROP, EVENT_HOLD, EVENT_FAIL };
 
-static enum event_fate judge_event(struct stream *s, enum stream_event kind, bool will_start)
+static enum event_fate judge_event(struct stream *s, enum stream_event kind, bool is_line_end,
+                                   bool will_start)
 {
     switch (kind) {
-    case STREAM_META:
-        return s->is_started || will_start ? EVENT_PASS : EVENT_DROP;
+    case STREAM_META: /* before the content a comment is nothing, but a line end belongs to an event
+                       */
+        return s->is_started || will_start        ? EVENT_PASS
+               : is_line_end && buf_len(&s->held) ? EVENT_HOLD
+                                                  : EVENT_DROP;
     case STREAM_PRELUDE:
         return s->is_started || will_start ? EVENT_PASS : EVENT_HOLD;
     case STREAM_USAGE:
@@ -252,6 +256,7 @@ struct batch {
     size_t passed; /* bytes to send, moved together at the front */
     size_t taken;  /* bytes of whole events */
     bool failed;   /* an error event, or more prelude than can be held */
+    bool told;     /* and the engine's own event, which goes out, says it */
 };
 
 /* `is_tail`: the blank line was added by us; what is not understood then is a torn event. */
@@ -265,10 +270,12 @@ static struct batch read_events(struct stream *s, char *bytes, size_t len, bool 
         }
         s->cursor = (struct sse_cursor){0};
         struct slice event = slice_of(bytes + b.taken, n);
+        bool is_line_end = event.ptr[0] == '\n' || event.ptr[0] == '\r';
         enum stream_event kind = is_tail ? stream_reader_tail(&s->reader, event)
                                          : stream_reader_event(&s->reader, event);
-        enum event_fate fate =
-            is_tail && kind == STREAM_META ? EVENT_DROP : judge_event(s, kind, b.passed > 0);
+        enum event_fate fate = is_tail && kind == STREAM_META
+                                   ? EVENT_DROP
+                                   : judge_event(s, kind, is_line_end, b.passed > 0);
         b.taken += n;
         if (fate == EVENT_PASS) {
             memmove(bytes + b.passed, event.ptr, n);
@@ -276,6 +283,12 @@ static struct batch read_events(struct stream *s, char *bytes, size_t len, bool 
         } else if (fate == EVENT_FAIL ||
                    (fate == EVENT_HOLD && buf_append(&s->held, event) != WEIR_OK)) {
             b.failed = true;
+            b.told =
+                fate == EVENT_FAIL && s->reader.error_is_native && (s->is_started || b.passed > 0);
+        }
+        if (b.told) {
+            memmove(bytes + b.passed, event.ptr, n);
+            b.passed += n;
         }
     }
     return b;
@@ -298,6 +311,14 @@ static void on_error_event(struct stream *s)
     struct api_error copy = *error; /* the reader is the next attempt's */
     attempt_end(s, HEALTH_GOOD, true, false);
     answer_error(s, &copy);
+}
+
+/* The client has read of the failure in the engine's own words. */
+static void end_told(struct stream *s)
+{
+    int status = api_error_status(&s->reader.error, false);
+    attempt_end(s, status == 429 || status == 503 ? HEALTH_BUSY : HEALTH_FAULT, false, false);
+    stream_settle(s, OUTCOME_FAILED, api_error_reason(s->reader.error.kind), true);
 }
 
 static void send_events(struct stream *s, struct slice events, bool is_end)
@@ -377,7 +398,8 @@ static void pass_events(struct stream *s, char *bytes, size_t len, bool is_end)
     }
     struct batch b = read_events(s, bytes, len, false);
     bool has_tail = b.taken < len;
-    bool is_whole = is_end && !has_tail && !b.failed && stream_reader_complete(&s->reader);
+    bool is_whole =
+        (is_end && !has_tail && !b.failed && stream_reader_complete(&s->reader)) || b.told;
     if (!joins && has_tail && !b.failed) {
         keep_partial(s, slice_of(bytes + b.taken, len - b.taken));
     }
@@ -388,7 +410,9 @@ static void pass_events(struct stream *s, char *bytes, size_t len, bool is_end)
     if (buf_len(&s->partial) == 0) {
         buf_free(&s->partial);
     }
-    if (b.failed) {
+    if (b.told) {
+        end_told(s);
+    } else if (b.failed) {
         on_error_event(s);
     } else if (buf_len(&s->partial) > s->worker->settings.event_bytes) {
         stop_reading_events(s, is_end);

@@ -154,7 +154,6 @@ static bool find_model(struct stream *s)
         api_error_set(&error, API_UNKNOWN_MODEL,
                       "the model `%.*s` does not exist; GET /v1/models lists what is served",
                       (int)shown, name.ptr);
-        counter_add(&s->worker->refused_unknown_model, 1);
     }
     answer_error(s, &error);
     return false;
@@ -360,7 +359,8 @@ static void record(struct stream *s)
     if (traffic) {
         traffic_record(&traffic->shards[w->index], &r);
     } else if (s->status >= 400) {
-        counter_add(&w->refused_other, 1);
+        bool is_unknown = s->reason == api_error_reason(API_UNKNOWN_MODEL);
+        counter_add(is_unknown ? &w->refused_unknown_model : &w->refused_other, 1);
     }
     if (w->access_log) {
         access_log_write(w->access_log, &r);

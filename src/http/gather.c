@@ -86,7 +86,7 @@ static size_t block_needed(const struct http_conn *conn)
     if (conn->state == HTTP_CONN_BODY && !conn->is_chunked) {
         return conn->head_len + (size_t)conn->body_len;
     }
-    return conn->in_len + GROW_STEP_BYTES;
+    return conn->in_len + GROW_STEP_BYTES + conn->in_len / 4; /* so that copying stays linear */
 }
 
 /* ---- to the handler ---- */
