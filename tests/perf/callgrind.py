@@ -21,6 +21,7 @@ class Weir:
         for old in folder.glob("phases*"):
             old.unlink()
         self.dumps = 0
+        self.worker = None  # number of its thread, once found
         self.log = open(folder / "weir.log", "wb")
         self.process = subprocess.Popen(
             ["valgrind", "--tool=callgrind", "--separate-threads=yes",
@@ -43,14 +44,22 @@ class Weir:
             self.process.wait()
         self.log.close()
 
+    def find_worker(self, work):
+        """Tells the worker from the threads that probe and log: it is the one busy with work()."""
+        counts = self._count_threads(work)
+        self.worker = max(counts, key=counts.get)
+
     def count(self, work):
-        """Instructions of the busiest thread while work() runs, and where the profile lies."""
+        """Instructions of the worker while work() runs, and where the profile lies."""
+        counts = self._count_threads(work)
+        return counts[self.worker], self.folder / f"phases.{self.dumps}-{self.worker}"
+
+    def _count_threads(self, work):
         self._dump()
         work()
         self._dump()
-        counts = {path: self._total(path) for path in self.folder.glob(f"phases.{self.dumps}-*")}
-        busiest = max(counts, key=counts.get)
-        return counts[busiest], busiest
+        return {path.name.partition("-")[2]: self._total(path)
+                for path in self.folder.glob(f"phases.{self.dumps}-*")}
 
     def _dump(self):
         """Writes what was counted since the last dump, a file per thread, and starts from zero."""

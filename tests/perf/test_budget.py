@@ -42,6 +42,9 @@ def weir(engines):
     weir = Weir(BINARY, [engine.port for engine in engines], ROOT / "build" / "perf")
     try:
         wait_until_served(weir.port, weir.is_alive)
+        client = Client(weir.port)
+        weir.find_worker(lambda: ask(client, 150, REQUESTS))
+        client.close()
         yield weir
     finally:
         weir.close()
