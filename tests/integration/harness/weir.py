@@ -64,7 +64,7 @@ class Weir:
     """A running `weir serve`. `settings` is the configuration as Python data, without listen addresses."""
 
     def __init__(self, settings=None, arguments=None, wait=True, environment=None, before=None, base=BASE,
-                 stdout=None, descriptors=None, expect_ready=True):
+                 stdout=None, descriptors=None, expect_ready=True, wrap=None):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weir-test-"))
         self.port, self.admin = free_port(), free_port()
         self.config_file, self.access_file = self.folder / "weir.yaml", self.folder / "access.log"
@@ -77,6 +77,8 @@ class Weir:
         command = [BINARY, *arguments]
         if descriptors:
             command = ["/bin/sh", "-c", f'ulimit -n {descriptors}; exec "$0" "$@"', *command]
+        if wrap:  # a command around it that ends in an exec of it
+            command = wrap(command)
         self._stderr = open(self.stderr_file, "wb")
         self._stdout = stdout or open(self.stdout_file, "wb")
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self._stdout, stderr=self._stderr,
