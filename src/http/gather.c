@@ -61,17 +61,10 @@ void gather_drop_message(struct http_conn *conn)
     conn->head_len = conn->scanned = 0;
 }
 
-/* Room for at least one more byte of what is being gathered, growing by doubling. */
-static bool grow_block(struct http_conn *conn, size_t needed)
+/* False: all request bodies together would be over their bound. */
+static bool grow_block(struct http_conn *conn, size_t cap)
 {
     struct http_server *s = conn->server;
-    size_t cap = conn->in_cap * 2;
-    if (cap < FIRST_BLOCK_BYTES) {
-        cap = FIRST_BLOCK_BYTES;
-    }
-    if (cap > needed) {
-        cap = needed;
-    }
     int64_t more = (int64_t)(cap - conn->in_cap);
     if (gauge_get(&s->counters->body_bytes) + more > (int64_t)s->limits.body_memory_bytes) {
         return false;
@@ -80,13 +73,17 @@ static bool grow_block(struct http_conn *conn, size_t needed)
     return true;
 }
 
-/* What the block may grow to: the whole message where its length is known. */
-static size_t block_needed(const struct http_conn *conn)
+/*
+ * The next size of a full block. A declared length is not believed before it comes: doubling, up to
+ * the whole message. Without one a quarter more each time, so that copying stays linear.
+ */
+static size_t next_size(const struct http_conn *conn)
 {
     if (conn->state == HTTP_CONN_BODY && !conn->is_chunked) {
-        return conn->head_len + (size_t)conn->body_len;
+        size_t whole = conn->head_len + (size_t)conn->body_len;
+        return conn->in_cap * 2 < whole ? conn->in_cap * 2 : whole;
     }
-    return conn->in_len + GROW_STEP_BYTES + conn->in_len / 4; /* so that copying stays linear */
+    return conn->in_len + GROW_STEP_BYTES + conn->in_len / 4;
 }
 
 /* ---- to the handler ---- */
@@ -255,10 +252,9 @@ ssize_t gather_read(struct http_conn *conn, char *into, size_t room)
 /* Keeps `len` bytes that were read into the scratch buffer. */
 static bool keep_scratch(struct http_conn *conn, size_t len)
 {
-    while (conn->in_cap < len) {
-        if (!grow_block(conn, len)) {
-            return false;
-        }
+    if (conn->in_cap < len &&
+        !grow_block(conn, len > FIRST_BLOCK_BYTES ? len : FIRST_BLOCK_BYTES)) {
+        return false;
     }
     memcpy(conn->in, conn->server->scratch, len);
     conn->in_len = len;
@@ -270,7 +266,7 @@ static ssize_t gather(struct http_conn *conn)
 {
     struct http_server *s = conn->server;
     bool into_scratch = conn->in_len == 0;
-    if (!into_scratch && conn->in_len == conn->in_cap && !grow_block(conn, block_needed(conn))) {
+    if (!into_scratch && conn->in_len == conn->in_cap && !grow_block(conn, next_size(conn))) {
         gather_refuse(conn, HTTP_REFUSE_MEMORY, NULL);
         return 0;
     }
