@@ -33,8 +33,9 @@ struct stream_reader {
     bool saw_finish; /* finish_reason on at least one choice, stop_reason, terminal status */
     bool saw_done;   /* the terminal marker, with no error before it */
     bool saw_error;
-    bool error_is_native; /* that event has the dialect's own form: clients find what they look for */
-    bool usage_unknown; /* an event was not JSON, or (the relay says so) too large: estimates */
+    bool error_is_native; /* that event has the dialect's own form: clients find what they look for
+                           */
+    bool usage_unknown;   /* an event was not JSON, or (the relay says so) too large: estimates */
     uint64_t content_events;
     uint64_t sequence; /* responses: last sequence_number + 1, for an error of ours */
     struct usage usage;

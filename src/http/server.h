@@ -73,8 +73,8 @@ struct http_conn {
     size_t max_body;             /* what on_head() allowed */
     struct http1_chunks *chunks; /* while a chunked body is read */
 
-    struct buf out;     /* unsent bytes of the response */
-    char peer[64];      /* "1.2.3.4:5678" */
+    struct buf out; /* unsent bytes of the response */
+    char peer[64];  /* "1.2.3.4:5678" */
 };
 
 struct http_handler {

@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/counter.h"
 #include "base/heap.h"
 #include "base/log.h"
-#include "base/counter.h"
 
 enum {
     RING_BYTES = 1 << 20, /* about 2,000 lines: 100 ms of 20,000 requests/s; a power of two */

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "observe/record.h"
 #include "base/counter.h"
+#include "observe/record.h"
 
 const uint64_t genai_duration_bounds_us[GENAI_DURATION_BOUNDS] = {
     10000,   20000,   40000,   80000,    160000,   320000,   640000,

@@ -1,8 +1,8 @@
 #include "observe/goodput.h"
 
 #include "base/clock.h"
-#include "base/heap.h"
 #include "base/counter.h"
+#include "base/heap.h"
 
 /*
  * Each window has a ring of its own, with samples a twentieth of the window apart: 22 cover it

@@ -1,8 +1,8 @@
 #include "observe/metric.h"
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/counter.h"
+#include "base/log.h"
 
 /* The getters of metrics.def, in its order. */
 

@@ -3,10 +3,10 @@
 #include <pthread.h>
 
 #include "base/clock.h"
+#include "base/counter.h"
 #include "base/heap.h"
 #include "base/map.h"
 #include "observe/record.h"
-#include "base/counter.h"
 
 struct traffic_registry {
     pthread_mutex_t lock; /* for the maps and for adding */
