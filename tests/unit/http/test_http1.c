@@ -77,6 +77,25 @@ static void test_request_is_taken_apart(void **state)
     assert_false(head.expects_continue);
 }
 
+static void test_target_in_absolute_form_is_its_path(void **state)
+{
+    static const struct {
+        const char *target, *path;
+    } cases[] = {
+        {"http://weir:8080/v1/models?a=b", "/v1/models?a=b"},
+        {"HTTP://weir/", "/"},
+        {"http://weir", "/"},
+        {"*", "*"},
+        {"/http://weir/a", "/http://weir/a"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[200];
+        snprintf(text, sizeof text, "OPTIONS %s HTTP/1.1\r\nHost: x\r\n\r\n", cases[i].target);
+        assert_int_equal(parse_request(text), WEIR_OK);
+        assert_slice(head.target, cases[i].path);
+    }
+}
+
 /* Everything here is read differently by somebody: one reading, a refusal. */
 static void test_what_could_be_read_in_two_ways_is_refused(void **state)
 {
@@ -513,6 +532,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_request_is_taken_apart),
+        cmocka_unit_test(test_target_in_absolute_form_is_its_path),
         cmocka_unit_test(test_what_could_be_read_in_two_ways_is_refused),
         cmocka_unit_test(test_other_protocols_and_versions_are_told_apart),
         cmocka_unit_test(test_only_chunked_frames_without_a_length),
