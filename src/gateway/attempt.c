@@ -11,8 +11,9 @@ enum { MAX_PICKS = 8 }; /* replicas that another worker may be trying at this ve
 
 /* How often a waiting stream looks at its deadlines and at its replica's state. */
 #define TICK_NS (1 * NS_PER_S)
-/* A stream of a replica that fails its checks ends after so much silence (a vLLM that was told to
- * end leaves its streams open for ever). */
+/* A stream of a replica that nobody listens for any more ends after so much silence: a vLLM that
+ * was told to end leaves its streams open for ever. One that is merely too busy for its checks goes
+ * on. */
 #define DOWN_SILENCE_NS    (2 * NS_PER_S)
 #define MIN_RETRY_AFTER_MS 1000
 #define MAX_RETRY_AFTER_MS 60000
@@ -436,7 +437,9 @@ static void time_out(struct stream *s, const char *what, enum health_outcome jud
 
 static bool is_down_and_silent(const struct stream *s, uint64_t now_ns)
 {
-    return replica_state(s->replica) == REPLICA_DOWN && now_ns - s->heard_ns >= DOWN_SILENCE_NS;
+    return replica_state(s->replica) == REPLICA_DOWN &&
+           atomic_load_explicit(&s->replica->refuses, memory_order_relaxed) &&
+           now_ns - s->heard_ns >= DOWN_SILENCE_NS;
 }
 
 static void check_wait(struct stream *s, uint64_t now_ns)

@@ -31,6 +31,7 @@ static void finish(struct interview *iv)
 
 static void set_why(struct interview *iv, const char *path, const struct fetch_answer *answer)
 {
+    iv->refused = answer->refused;
     if (answer->status == 0)
         snprintf(iv->why, sizeof iv->why, "GET %s: %s", path, answer->text);
     else

@@ -28,6 +28,7 @@ struct interview {
 
     /* Results, valid in `done` and until the next call. */
     enum replica_state seen;     /* of detect and health: READY, LOADING, DRAINING or DOWN */
+    bool refused;                /* of detect and health: DOWN, because nobody listens there */
     const struct engine *engine; /* of detect; NULL: it could not be told, see `seen` and `why` */
     size_t answered;             /* of ask: how many questions got a 200 */
     char why[160];               /* of detect and health: in words, also when all is well */

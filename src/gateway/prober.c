@@ -251,6 +251,7 @@ static void judge(struct probe *probe, enum replica_state seen, const char *why)
         seen = REPLICA_DRAINING;
         snprintf(probe->why, sizeof probe->why, "it is being taken away");
     }
+    STORE(probe->replica->refuses, seen == REPLICA_DOWN && probe->interview.refused);
     change_state(probe,
                  health_check(probe->replica, &probe->streak, &p->rules.health, seen, now(p)));
 }

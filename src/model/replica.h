@@ -86,6 +86,7 @@ struct replica {
     void *block; /* the memory that this struct and its strings stand in */
 
     _Atomic uint32_t refs;
+    _Atomic bool refuses;     /* its last check found nobody listening; control thread writes */
     _Atomic bool wants_drain; /* weir itself is taking it away: never READY again; control thread */
     _Atomic uint32_t max_context_tokens; /* 0: unknown; control thread writes */
 

@@ -1,4 +1,5 @@
 #include "net/fetch.h"
+#include <errno.h>
 
 #include <pthread.h>
 #include <stdio.h>
@@ -75,16 +76,25 @@ static void free_fetch(struct fetch *fetch)
     heap_free(fetch);
 }
 
-static const char *failure_text(struct fetch *fetch, CURLcode code)
+/* The errno of a connect that failed; 0: it did not, or the reason is not known. */
+static int connect_errno(const struct fetch *fetch, CURLcode code)
 {
     long os_error = 0;
+    if (code != CURLE_COULDNT_CONNECT ||
+        curl_easy_getinfo(fetch->easy, CURLINFO_OS_ERRNO, &os_error) != CURLE_OK)
+        return 0;
+    return (int)os_error;
+}
+
+static const char *failure_text(struct fetch *fetch, CURLcode code)
+{
+    int os_error = connect_errno(fetch, code);
     struct error err;
     if (fetch->is_too_long)
         return "the answer is longer than it may be";
-    if (code == CURLE_COULDNT_CONNECT && fetch->address[0] &&
-        curl_easy_getinfo(fetch->easy, CURLINFO_OS_ERRNO, &os_error) == CURLE_OK && os_error) {
+    if (os_error && fetch->address[0]) {
         /* curl names the URL's host and not the reason */
-        error_set_errno(&err, (int)os_error, "cannot connect to %s", fetch->address);
+        error_set_errno(&err, os_error, "cannot connect to %s", fetch->address);
         snprintf(fetch->error, sizeof fetch->error, "%s", err.text);
     }
     return fetch->error[0] ? fetch->error : curl_easy_strerror(code);
@@ -100,6 +110,7 @@ static void finish(struct fetch *fetch, CURLcode code)
         .body = status ? buf_slice(&fetch->body) : (struct slice){0},
         .server = slice_of(fetch->server, fetch->server_len),
         .text = status ? "" : failure_text(fetch, code),
+        .refused = connect_errno(fetch, code) == ECONNREFUSED,
     };
     unlink_fetch(fetch);
     fetch->is_over = true;

@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +25,7 @@ struct fetch_answer {
     struct slice body;   /* borrowed for the callback */
     struct slice server; /* the Server header, or empty; borrowed for the callback */
     const char *text;    /* why, when status is 0; borrowed for the callback */
+    bool refused;        /* nobody listens there: the connection was refused */
 };
 
 typedef void (*fetch_fn)(void *ctx, const struct fetch_answer *answer);

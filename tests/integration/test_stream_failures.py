@@ -1,5 +1,7 @@
 """Answers that break after they began: never passed off as success, one in-band error in the surface's own form."""
 import json
+import threading
+import time
 
 import pytest
 
@@ -299,3 +301,23 @@ def test_client_connection_survives_or_closes_cleanly_after_an_in_band_error(sit
             c.send(client.request_bytes("/v1/chat/completions", chat_body()))
             second = c.read_response()
             assert second is None or second.status == 200
+
+
+def test_a_busy_engine_that_fails_its_checks_keeps_its_streams(workshop):
+    """Only a listener that refuses says that an engine is gone; one that is late may be in a long prefill."""
+    site = workshop.site()
+    go = threading.Event()
+    rest = replies.chat_events()
+    site.up.next(lambda x: (x.send(stream_head() + chunk(rest[0]) + chunk(rest[1])), x.hold(go),
+                            x.send(b"".join(map(chunk, rest[2:])) + replies.LAST_CHUNK)))
+    answers = []
+    client = threading.Thread(target=lambda: answers.append(chat(site.port, stream=True, timeout=30)))
+    client.start()
+    site.up.wait_for_requests()
+    site.up.health = (500, b"busy")
+    eventually(lambda: not site.weir.is_ready, "the replica is down")
+    time.sleep(4)  # longer than weir lets a refusing engine's streams be silent
+    go.set()
+    client.join()
+    site.up.health = (200, b"")
+    assert answers[0].status == 200 and answers[0].body.endswith(b"data: [DONE]\n\n")
