@@ -13,7 +13,7 @@ BUILD_PACKAGES=(build-essential meson ninja-build pkg-config python3-pip python3
                 libcmocka-dev)
 TEST_PACKAGES=(clang libclang-rt-14-dev clang-format valgrind curl)
 ENGINES_PACKAGES=(curl)
-BENCH_PACKAGES=(nginx haproxy wrk valgrind)
+BENCH_PACKAGES=(nginx haproxy wrk valgrind strace)
 
 say() { echo "deps: $*"; }
 die() { echo "deps: error: $*" >&2; exit 1; }

@@ -125,7 +125,7 @@ struct slice answer_head_from(struct stream *s, const struct http_head *head, bo
     size_t room = headers_length(head) + 3 * sizeof s->request_id + 256;
     char *out = arena_alloc(&s->out->arena, room);
     if (!out) {
-        return (struct slice){0}; /* answer_begin() and answer_whole() then write a plain one */
+        WEIR_BUG("the heads of one request need more than its arena");
     }
     char *at = put_status_line(out, head->status);
     for (size_t i = 0; i < head->header_count; i++) {
@@ -383,7 +383,7 @@ bool answer_more(struct stream *s, struct slice body, bool is_end)
 bool answer_begin(struct stream *s, struct slice body, bool is_end)
 {
     struct slice held = buf_slice(&s->held);
-    bool by_length = s->mode == RELAY_RAW && s->framing == HTTP_BODY_LENGTH;
+    bool by_length = s->mode == RELAY_RAW && s->framing == HTTP_BODY_LENGTH && !s->counts_events;
     s->is_chunked_out = !by_length && s->conn->is_http11;
     if (!by_length && !s->conn->is_http11) {
         s->conn->keep_alive = false; /* HTTP/1.0: only the close can end it */
@@ -414,6 +414,9 @@ bool answer_begin(struct stream *s, struct slice body, bool is_end)
     s->is_started = true;
     stream_enter(s, ST_RELAY);
     buf_free(&s->held);
+    if (s->out->sent < s->out->total) {
+        s->up_keep_alive = false; /* the rest of the request is never sent */
+    }
     worker_put_outbound(s->worker, s->out);
     s->out = NULL;
     http_conn_forget_request(s->conn);

@@ -192,7 +192,9 @@ static void send_request(struct stream *s)
     }
     ssize_t n = upstream_write(s->up, rest, count);
     if (n < 0 && errno != EAGAIN) {
-        attempt_broke_early(s, errno);
+        /* It may have said why before it closed, as for a body that it finds too large. */
+        s->up->peer_closed = s->up->is_readable = true;
+        relay_read(s);
         return;
     }
     out->sent += n > 0 ? (size_t)n : 0;

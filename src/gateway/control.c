@@ -213,6 +213,9 @@ static void warn_lines(const char *what, struct slice text)
 
 enum weir_err control_reload(struct control *c, struct buf *report)
 {
+    if (c->phase != RUNNING) {
+        return refuse_reload(c, report, "weir is about to end");
+    }
     if (!c->config->file) {
         return refuse_reload(c, report, "weir was started from flags: there is no file to read");
     }

@@ -16,6 +16,7 @@
 #include "observe/traffic.h"
 
 enum {
+    MAX_KEPT_REFUSAL = 64 * 1024,
     READS_PER_TURN = 8, /* then other streams get their turn */
     EVENTS_PER_CLAIM_UPDATE =
         32, /* the shared load is told of progress this often, not per token */
@@ -48,6 +49,13 @@ static void succeed(struct stream *s)
 
 void relay_broken(struct stream *s, const struct api_error *error, enum health_outcome judged)
 {
+    if (s->mode == RELAY_SSE && stream_reader_complete(&s->reader)) {
+        /* The whole answer was there; only the end of its framing was not. */
+        attempt_end(s, HEALTH_GOOD, true, false);
+        answer_more(s, (struct slice){0}, true);
+        stream_settle(s, OUTCOME_OK, "ok", true);
+        return;
+    }
     const char *reason = api_error_reason(error->kind);
     attempt_end(s, judged, false, false);
     struct buf event;
@@ -107,7 +115,10 @@ static void hide_key(const struct replica *r, struct slice body)
 static void keep_refusal(struct stream *s, struct slice body, bool context_overflow)
 {
     struct outbound *out = s->out;
-    struct slice copy = arena_dup(&out->arena, body);
+    struct slice copy = {0}; /* the status is what counts of a refusal of endless length */
+    if (body.len <= MAX_KEPT_REFUSAL) {
+        copy = arena_dup(&out->arena, body);
+    }
     hide_key(s->replica, copy);
     out->last = (struct last_answer){
         .status = s->status,
@@ -277,8 +288,12 @@ static struct batch read_events(struct stream *s, char *bytes, size_t len, bool 
                                    ? EVENT_DROP
                                    : judge_event(s, kind, is_line_end, b.passed > 0);
         b.taken += n;
+        s->worker->turn_events++;
         if (fate == EVENT_PASS) {
-            memmove(bytes + b.passed, event.ptr, n);
+            if (bytes + b.passed !=
+                event.ptr) { /* nothing was left out before it: the usual case */
+                memmove(bytes + b.passed, event.ptr, n);
+            }
             b.passed += n;
         } else if (fate == EVENT_FAIL ||
                    (fate == EVENT_HOLD && buf_append(&s->held, event) != WEIR_OK)) {
@@ -396,6 +411,7 @@ static void pass_events(struct stream *s, char *bytes, size_t len, bool is_end)
         bytes = (char *)buf_slice(&s->partial).ptr;
         len = buf_len(&s->partial);
     }
+    s->worker->turn_reads++;
     struct batch b = read_events(s, bytes, len, false);
     bool has_tail = b.taken < len;
     bool is_whole =

@@ -2,8 +2,10 @@
 
 #include <stdio.h>
 
-/* One more read than the mark allows, framed. */
-#define OUT_SLACK_BYTES (256 * 1024)
+#include "gateway/relay.h"
+
+/* Two reads more, a head and framing. */
+#define OUT_SLACK_BYTES (3 * RELAY_READ_BYTES + MAX_ANSWER_HEAD)
 
 static struct health_rules health_rules_of(const struct config *config)
 {
@@ -40,13 +42,16 @@ struct worker_settings settings_of_worker(const struct config *config, size_t wo
 
 struct http_server_limits settings_of_server(const struct config *config, size_t worker_count)
 {
+    /* What may be handed over in one piece although the mark is reached. */
+    size_t longest = config->limits.response_bytes > config->limits.event_bytes
+                         ? config->limits.response_bytes
+                         : config->limits.event_bytes;
     size_t share = (config->limits.connections + worker_count - 1) / worker_count;
     return (struct http_server_limits){
         .head_bytes = config->limits.head_bytes,
         .body_memory_bytes = config->limits.body_memory_bytes / worker_count,
         .out_mark_bytes = config->limits.client_buffer_bytes,
-        .out_max_bytes =
-            config->limits.client_buffer_bytes + config->limits.response_bytes + OUT_SLACK_BYTES,
+        .out_max_bytes = config->limits.client_buffer_bytes + longest + OUT_SLACK_BYTES,
         .connections = (uint32_t)share,
         .head_timeout_ns = config->timeouts.client_head_ns,
         .body_timeout_ns = config->timeouts.client_body_ns,

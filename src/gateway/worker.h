@@ -57,6 +57,7 @@ struct worker {
     struct slab streams;
     struct stream all; /* list head */
     struct stream *dead;
+    uint32_t turn_reads, turn_events; /* of event streams, in this turn */
     struct stream *again;
     struct outbound *free_outbounds;
     size_t free_outbound_count;

@@ -266,8 +266,10 @@ static struct slice origin_form(struct slice target)
         return target;
     }
     struct slice rest = slice_from(target, scheme.len);
-    const char *slash = rest.len ? memchr(rest.ptr, '/', rest.len) : NULL;
-    return slash ? slice_from(rest, (size_t)(slash - rest.ptr)) : SLICE("/");
+    while (rest.len && *rest.ptr != '/' && *rest.ptr != '?') {
+        rest = slice_from(rest, 1);
+    }
+    return rest.len && *rest.ptr == '/' ? rest : SLICE("/");
 }
 
 enum weir_err http1_parse_request(struct slice head, struct http_head *out, const char **why)

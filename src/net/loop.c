@@ -5,6 +5,8 @@
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -35,6 +37,7 @@ struct loop {
     struct loop_fd wakeup; /* an eventfd */
     bool is_stopped;
     uint64_t now_ns;
+    uint64_t rest_ns;       /* before the next turn */
     _Atomic uint64_t turns; /* the loop writes; anybody reads */
     struct timer_wheel *timers;
     struct end_hook hooks[MAX_END_HOOKS];
@@ -153,11 +156,21 @@ static void run_turn(struct loop *loop)
     for (size_t i = 0; i < loop->hook_count; i++) {
         loop->hooks[i].fn(loop->hooks[i].ctx);
     }
+    if (loop->rest_ns) {
+        nanosleep(&(struct timespec){.tv_nsec = (long)loop->rest_ns}, NULL);
+        loop->rest_ns = 0;
+    }
+}
+
+void loop_rest(struct loop *loop, uint64_t ns)
+{
+    loop->rest_ns = ns < NS_PER_MS ? ns : NS_PER_MS;
 }
 
 void loop_run(struct loop *loop)
 {
     loop->is_stopped = false;
+    prctl(PR_SET_TIMERSLACK, 1000); /* ns; or a rest of 50 us would last 100 */
     while (!loop->is_stopped) {
         run_turn(loop);
     }

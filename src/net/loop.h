@@ -45,6 +45,12 @@ void loop_free(struct loop *loop);
 void loop_run(struct loop *loop);
 void loop_stop(struct loop *loop);
 
+/*
+ * At the end of this turn the loop sleeps for so long before it looks at its descriptors again:
+ * what arrives meanwhile is found together. At most 1 ms; once.
+ */
+void loop_rest(struct loop *loop, uint64_t ns);
+
 /* The time at the start of this turn; the only clock a callback needs. */
 uint64_t loop_now_ns(const struct loop *loop);
 

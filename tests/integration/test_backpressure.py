@@ -180,3 +180,16 @@ def test_idle_streams_hold_no_buffers(site):
     for c in chat_connections:
         assert c.read_response().is_complete
         c.close()
+
+
+def test_event_larger_than_every_other_bound_waits_for_a_slow_reader(workshop):
+    """What is handed over in one piece fits behind the mark, whatever the limits are."""
+    site = workshop.site(settings={"limits": {"event": "8MiB", "response": "4KiB", "client_buffer": "4KiB"}})
+    big = word("w" * (6 * MIB))
+    site.up.next(u.stream(ROLE, big, FINISH, DONE))
+    c = slow_reader(site)
+    eventually(lambda: site.up.requests, "the engine was asked")
+    threading.Event().wait(0.5)
+    response = c.read_response()
+    c.close()
+    assert response.is_complete and big in response.body

@@ -6,6 +6,7 @@ import pytest
 from harness import client, replies
 from harness import upstream as u
 from harness.client import Connection, ask, chat, messages, request_bytes
+from harness.replies import chunk, stream_head
 from harness.wait import eventually
 from harness.weir import model
 
@@ -350,3 +351,17 @@ def test_name_that_does_not_resolve_is_a_plain_503(workshop):
         c.send(request_bytes("/v1/models", method="GET"))
         assert c.read_response().status == 200
     assert client.get(weir.port, "/health/ready").status == 503
+
+
+def test_an_answer_that_begins_before_the_request_was_sent_ends_the_connection(workshop):
+    """Its rest is never sent, so nothing else may follow on that connection."""
+    site = workshop.site()
+    site.up.on_head = lambda x: (x.send(stream_head() + b"".join(map(chunk, replies.chat_events())) + replies.LAST_CHUNK),
+                                 x.hold(timeout=5))
+    big = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "x" * (16 << 20)}]}
+    first = ask(site.port, "/v1/chat/completions", big, timeout=30)
+    assert first.status == 200
+    site.up.on_head = None
+    site.up.clear()
+    second = chat(site.port)
+    assert second.status == 200 and site.up.requests[-1].json["messages"][0]["content"] != big["messages"][0]["content"]

@@ -321,3 +321,15 @@ def test_a_busy_engine_that_fails_its_checks_keeps_its_streams(workshop):
     client.join()
     site.up.health = (200, b"")
     assert answers[0].status == 200 and answers[0].body.endswith(b"data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("end", ["fin", "rst", "keep"])
+def test_a_whole_answer_without_the_end_of_its_framing_is_a_success(workshop, end):
+    """All events came, [DONE] too: that the engine then closed or fell silent takes nothing from the client."""
+    site = workshop.site(settings={"timeouts": {"between_events": "1s"}})
+    script = u.stream(*replies.chat_events(), end=b"", then=end)
+    site.up.next(script if end != "keep" else lambda x: (script(x), x.hold(timeout=10)))
+    response = chat(site.port, stream=True, timeout=20)
+    assert response.is_complete and response.body.endswith(b"data: [DONE]\n\n") and response.body.count(b"data: [DONE]") == 1
+    line = site.weir.access_of(response.header("x-request-id"))
+    assert (line["status"], line["outcome"], line["good"]) == (200, "ok", True)

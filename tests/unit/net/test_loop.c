@@ -368,6 +368,15 @@ static void test_message_to_a_stopped_loop_is_run_when_it_is_freed(void **state)
     assert_int_equal(count, 2);
 }
 
+static void test_rest_comes_between_this_turn_and_the_next(void **state)
+{
+    turns_run(1);
+    uint64_t before_ns = loop_now_ns(loop);
+    loop_rest(loop, NS_PER_MS);
+    turns_run(2); /* the rest is at the end of the first of them */
+    assert_true(loop_now_ns(loop) - before_ns >= NS_PER_MS);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -383,6 +392,7 @@ int main(void)
         CASE(test_messages_of_another_thread_run_here_in_order),
         CASE(test_message_that_posts_itself_does_not_hold_the_turn),
         CASE(test_message_to_a_stopped_loop_is_run_when_it_is_freed),
+        CASE(test_rest_comes_between_this_turn_and_the_next),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
