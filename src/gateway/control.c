@@ -512,6 +512,7 @@ static enum weir_err start_watching(struct control *c, struct error *err)
     }
     c->sample.on_fire = on_sample;
     c->drain.on_fire = on_drain_timer;
+    goodput_sample(c->goodput, c->traffic, c->started_ns); /* what the first second brings counts */
     timer_set(c->loop, &c->sample, SAMPLE_NS);
     return WEIR_OK;
 }

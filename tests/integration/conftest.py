@@ -49,7 +49,9 @@ class Workshop:
         ups = [self.upstream(kind=kind) for _ in range(count)]
         engine = model_members.pop("engine", kind)
         settings = weir_module.merge({"models": [model(*ups, engine=engine, **model_members)]}, settings)
-        return Site(self.weir(settings), ups)
+        site = Site(self.weir(settings), ups)
+        site.weir.wait_for_replicas(ups)
+        return site
 
     def close(self, failed=False):
         problems = []

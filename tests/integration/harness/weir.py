@@ -125,6 +125,13 @@ class Weir:
     def wait_until_ready(self):
         self._wait_for("/health/ready")
 
+    def wait_for_replicas(self, upstreams):
+        """weir is ready with its first replica; a test of several wants all that are up."""
+        def all_are():
+            ready = {s.labels["replica"] for s in self.metrics().find("weir_replica_state", state="ready") if s.value}
+            return {u.url for u in upstreams} <= ready
+        eventually(all_are, lambda: f"every replica is ready; stderr:\n{self.stderr[-3000:]}", timeout=30)
+
     def _wait_for(self, path):
         def answered():
             assert self.is_alive, f"weir ended with {self.process.returncode}:\n{self.stderr[-4000:]}"
@@ -183,8 +190,9 @@ class Weir:
 
     @property
     def access_lines(self):
+        """Whole lines: the last one may be on its way."""
         text = self.access_file.read_text() if self.access_file.exists() else ""
-        return [line for line in text.split("\n") if line]
+        return [line for line in text.split("\n")[:-1] if line]
 
     @property
     def access(self):

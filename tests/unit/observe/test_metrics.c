@@ -223,7 +223,8 @@ static void test_page_that_does_not_fit_is_an_error(void **state)
 {
     struct fixture *f = *state;
     struct slice page = write_page(f);
-    size_t steady = page.len - page.len / 16; /* process figures differ in length from page to page */
+    size_t steady =
+        page.len - page.len / 16; /* process figures differ in length from page to page */
     for (size_t max = 0; max < steady; max += steady / 50) {
         struct buf small;
         buf_init(&small, max);
