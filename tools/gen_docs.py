@@ -12,6 +12,7 @@ import sys
 
 PAGES = {
     "configuration.md": ["check", "--reference"],
+    "metrics.md": ["check", "--list", "metrics"],
     "weir.yaml": ["check", "--defaults"],
 }
 

@@ -7,11 +7,12 @@
 #include "cmd/words.h"
 #include "config/config.h"
 #include "engines/engine.h"
+#include "observe/metrics.h"
 #include "routing/routing.h"
 
 static const char help[] =
     "usage: weir check [--json] FILE\n"
-    "       weir check --defaults | --reference | --list options|engines|policies\n"
+    "       weir check --defaults | --reference | --list options|engines|policies|metrics\n"
     "\n"
     "Reads a configuration file as `weir serve` would, starts nothing, and says every mistake in "
     "it\n"
@@ -22,7 +23,8 @@ static const char help[] =
     "                 \"column\", \"message\", \"help\"}]} for machines\n"
     "  --defaults     print every option with its default, as a file to begin with\n"
     "  --reference    print the reference page, in Markdown\n"
-    "  --list WHAT    print the words for `engine:` or `routing: {policy:}`, or all options\n"
+    "  --list WHAT    print the words for `engine:` or `routing: {policy:}`, all options, or all\n"
+    "                 metrics (in Markdown)\n"
     "\n"
     "Exit status: 0 the file is right, 1 it is not, 2 wrong usage.\n"
     "\n"
@@ -65,16 +67,16 @@ static enum weir_err list_policies(struct buf *out)
 
 static int list(const char *what)
 {
-    static const char *const words[] = {"options", "engines", "policies", "routing"};
-    static enum weir_err (*const writers[])(struct buf *) = {config_list_options, list_engines,
-                                                             list_policies, list_policies};
+    static const char *const words[] = {"options", "engines", "policies", "routing", "metrics"};
+    static enum weir_err (*const writers[])(struct buf *) = {
+        config_list_options, list_engines, list_policies, list_policies, metrics_write_reference};
     enum { COUNT = sizeof words / sizeof words[0] };
     for (size_t i = 0; i < COUNT; i++)
         if (strcmp(what, words[i]) == 0)
             return print(writers[i]);
     const char *near = nearest_word(slice_str(what), words, COUNT);
     fprintf(stderr, "weir check: there is no list of '%s'; write --list %s%s\n", what,
-            near ? near : "options, engines or policies", near ? "" : ", one of them");
+            near ? near : "options, engines, policies or metrics", near ? "" : ", one of them");
     return CMD_USAGE;
 }
 

@@ -69,14 +69,15 @@ struct config {
     bool access_log_json;
 
     struct {
-        size_t head_bytes;          /* request line and headers */
-        size_t body_bytes;          /* one request body */
-        size_t body_memory_bytes;   /* all request bodies in memory at once */
-        size_t response_bytes;      /* a non-streamed answer is held whole up to this */
-        size_t event_bytes;         /* longest SSE event that is still read */
-        size_t client_buffer_bytes; /* unsent bytes of one client before its engine is not read */
-        uint32_t connections;       /* of clients, all workers */
-        uint32_t upstream_idle;     /* kept-alive connections per replica and worker */
+        size_t head_bytes;            /* request line and headers */
+        size_t body_bytes;            /* one request body */
+        size_t body_memory_bytes;     /* all request bodies in memory at once */
+        size_t response_bytes;        /* a non-streamed answer is held whole up to this */
+        size_t response_memory_bytes; /* all answers in memory at once: held, or unsent */
+        size_t event_bytes;           /* longest SSE event that is still read */
+        size_t client_buffer_bytes;   /* unsent bytes of one client before its engine is not read */
+        uint32_t connections;         /* of clients, all workers */
+        uint32_t upstream_idle;       /* kept-alive connections per replica and worker */
     } limits;
 
     struct {

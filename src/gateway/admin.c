@@ -190,6 +190,7 @@ static const struct http_server_limits limits = {
     .head_bytes = 16 * 1024,
     .body_memory_bytes = 16 * 1024 * 1024,
     .out_mark_bytes = MAX_PAGE_BYTES,
+    .out_memory_bytes = 1024 * (size_t)1024 * 1024,
     .out_max_bytes = MAX_PAGE_BYTES + 1024,
     .connections = 256,
     .head_timeout_ns = 10 * NS_PER_S,

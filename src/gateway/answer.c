@@ -413,7 +413,7 @@ bool answer_begin(struct stream *s, struct slice body, bool is_end)
     s->is_paused = !goes_on;
     s->is_started = true;
     stream_enter(s, ST_RELAY);
-    buf_free(&s->held);
+    relay_drop_held(s);
     if (s->out->sent < s->out->total) {
         s->up_keep_alive = false; /* the rest of the request is never sent */
     }

@@ -8,6 +8,7 @@
 #include <errno.h>
 
 #include "base/clock.h"
+#include "base/counter.h"
 #include "base/json.h"
 #include "engines/engine.h"
 #include "gateway/relay.h"
@@ -22,6 +23,25 @@ enum {
         32, /* the shared load is told of progress this often, not per token */
 };
 
+void relay_drop_held(struct stream *s)
+{
+    s->worker->held_bytes -= buf_len(&s->held);
+    buf_free(&s->held);
+}
+
+/* False: the bound of one answer, or of all together, is reached. */
+static bool hold(struct stream *s, struct slice bytes)
+{
+    struct worker *w = s->worker;
+    int64_t unsent = gauge_get(&w->server_counters.out_bytes);
+    if (w->held_bytes + (uint64_t)unsent + bytes.len > w->settings.response_memory_bytes ||
+        buf_append(&s->held, bytes) != WEIR_OK) {
+        return false;
+    }
+    w->held_bytes += bytes.len;
+    return true;
+}
+
 void relay_reset(struct stream *s)
 {
     s->status = 0;
@@ -31,7 +51,7 @@ void relay_reset(struct stream *s)
     s->claimed_events = 0;
     s->usage = (struct usage){0};
     buf_clear(&s->partial);
-    buf_clear(&s->held);
+    relay_drop_held(s);
 }
 
 static bool is_reusable(const struct stream *s)
@@ -200,7 +220,7 @@ static void pass_hold(struct stream *s, struct slice body, bool is_end)
         on_whole(s, body);
         return;
     }
-    if (buf_append(&s->held, body) == WEIR_OK) {
+    if (hold(s, body)) {
         if (is_end) {
             on_whole(s, buf_slice(&s->held));
         }
@@ -295,8 +315,7 @@ static struct batch read_events(struct stream *s, char *bytes, size_t len, bool 
                 memmove(bytes + b.passed, event.ptr, n);
             }
             b.passed += n;
-        } else if (fate == EVENT_FAIL ||
-                   (fate == EVENT_HOLD && buf_append(&s->held, event) != WEIR_OK)) {
+        } else if (fate == EVENT_FAIL || (fate == EVENT_HOLD && !hold(s, event))) {
             b.failed = true;
             b.told =
                 fate == EVENT_FAIL && s->reader.error_is_native && (s->is_started || b.passed > 0);

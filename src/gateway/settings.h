@@ -12,7 +12,7 @@
 /* What one worker needs to know; replaced as a whole by a reload. */
 struct worker_settings {
     uint64_t connect_ns, first_byte_ns, between_events_ns, request_ns;
-    size_t body_bytes, response_bytes, event_bytes;
+    size_t body_bytes, response_bytes, response_memory_bytes, event_bytes; /* memory: a share */
     uint32_t attempts;
     double retry_ratio, retry_min_per_s; /* min_per_s: this worker's share */
     uint64_t ramp_ns;

@@ -384,7 +384,7 @@ static void settle(struct stream *s, enum outcome outcome, const char *reason,
     leave(s->conn);
     s->conn = NULL;
     buf_free(&s->partial);
-    buf_free(&s->held);
+    relay_drop_held(s);
     if (s->replica) {
         replica_drop(s->replica);
     }

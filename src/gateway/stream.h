@@ -189,6 +189,7 @@ void attempt_on_timer(struct stream *s);
 /* Reads what the engine has sent, as far as the client's back-pressure allows. */
 void relay_read(struct stream *s);
 void relay_reset(struct stream *s); /* before each attempt */
+void relay_drop_held(struct stream *s);
 
 /* The engine fell silent or broke off in the middle of an answer. */
 void relay_broken(struct stream *s, const struct api_error *error, enum health_outcome judged);

@@ -63,6 +63,7 @@ struct worker {
     size_t free_outbound_count;
     char *scratch; /* one read of an engine, with room around it; see relay.c */
 
+    uint64_t held_bytes; /* of answers that are held whole, or whose first content has not come */
     _Atomic int64_t in_flight;
     _Atomic uint64_t refused_unknown_model;
     _Atomic uint64_t refused_other;

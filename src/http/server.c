@@ -32,6 +32,7 @@ static void conn_close(struct http_conn *conn)
     loop_close(&conn->io);
     timer_cancel(s->loop, &conn->timer);
     gather_free(conn);
+    gauge_add(&s->counters->out_bytes, -(int64_t)buf_len(&conn->out));
     buf_free(&conn->out);
     conn->next->prev = conn->prev;
     conn->prev->next = conn->next;
@@ -99,6 +100,7 @@ static bool keep_unsent(struct http_conn *conn, const struct iovec *pieces, size
         if (buf_append(&conn->out, rest) != WEIR_OK) {
             return false;
         }
+        gauge_add(&conn->server->counters->out_bytes, (int64_t)rest.len);
     }
     return true;
 }
@@ -152,7 +154,10 @@ bool http_conn_send(struct http_conn *conn, const struct iovec *pieces, size_t c
 
 bool http_conn_is_full(const struct http_conn *conn)
 {
-    return buf_len(&conn->out) > conn->server->limits.out_mark_bytes;
+    const struct http_server *s = conn->server;
+    size_t unsent = buf_len(&conn->out);
+    return unsent > s->limits.out_mark_bytes ||
+           (unsent && gauge_get(&s->counters->out_bytes) > (int64_t)s->limits.out_memory_bytes);
 }
 
 /* True when nothing is left to send. */
@@ -168,6 +173,7 @@ static bool flush(struct http_conn *conn)
         return false; /* a broken socket reports itself */
     }
     buf_consume(&conn->out, (size_t)n);
+    gauge_add(&conn->server->counters->out_bytes, -n);
     if (buf_len(&conn->out) == 0) {
         buf_free(&conn->out);
         disarm_write_timer(conn);

@@ -101,7 +101,8 @@ struct http_server_limits {
     size_t head_bytes;
     size_t body_memory_bytes; /* of this server */
     size_t out_mark_bytes;    /* unsent bytes above which the producer should wait */
-    size_t out_max_bytes;     /* unsent bytes a connection may hold at all */
+    size_t out_memory_bytes; /* of this server: when all together have more, every producer waits */
+    size_t out_max_bytes;    /* unsent bytes a connection may hold at all */
     uint32_t connections;
     uint64_t head_timeout_ns, body_timeout_ns, idle_timeout_ns, write_timeout_ns;
     bool tolerate_half_close;
@@ -113,7 +114,8 @@ struct http_server_counters {
     _Atomic int64_t open;
     _Atomic uint64_t refused;
     _Atomic uint64_t bad_requests;
-    _Atomic int64_t body_bytes;
+    _Atomic int64_t body_bytes; /* of requests, in memory */
+    _Atomic int64_t out_bytes;  /* of responses, not yet taken by the clients' sockets */
 };
 
 struct http_server {
@@ -153,7 +155,7 @@ void http_server_drain(struct http_server *s);
  */
 bool http_conn_send(struct http_conn *conn, const struct iovec *pieces, size_t count);
 
-/* Is there more unsent than the mark? */
+/* Is there more unsent than the mark, or anything while all connections together have too much? */
 bool http_conn_is_full(const struct http_conn *conn);
 
 /* The exchange is over. Closes after flushing unless both sides want to keep the connection. */

@@ -193,3 +193,21 @@ def test_event_larger_than_every_other_bound_waits_for_a_slow_reader(workshop):
     response = c.read_response()
     c.close()
     assert response.is_complete and big in response.body
+
+
+def test_all_answers_in_memory_together_have_a_bound(workshop):
+    """limits.response_memory: what does not fit is passed on as it comes, and nothing is lost."""
+    site = workshop.site(settings={"limits": {"response_memory": "1MiB", "response": "8MiB", "client_buffer": "1MiB"}})
+    body = replies.dumps({"object": "chat.completion", "choices": [], "padding": "y" * (4 * MIB)})
+    before = site.weir.rss()
+    site.up.always(u.answer(200, body))
+    readers = [Connection(site.port, receive_buffer=65536, timeout=60) for _ in range(12)]
+    for c in readers:
+        c.send(request_bytes("/v1/chat/completions", chat_body()))
+    eventually(lambda: len(site.up.requests) == 12, "all are asked")
+    threading.Event().wait(0.5)
+    site.weir.assert_grew_less(before, 16 * MIB)
+    for c in readers:
+        response = c.read_response()
+        assert response.is_complete and response.body == body
+        c.close()
