@@ -116,6 +116,7 @@ static const struct http_server_limits default_limits = {
     .head_bytes = 4096,
     .body_memory_bytes = 1 << 20,
     .out_mark_bytes = 32 * 1024,
+    .out_memory_bytes = 64 << 20,
     .out_max_bytes = 8 << 20,
     .connections = 1000,
     .head_timeout_ns = 60 * NS_PER_S,

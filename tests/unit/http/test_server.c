@@ -292,6 +292,26 @@ static void test_producer_is_told_to_wait_and_when_to_go_on(void **state)
     close(client);
 }
 
+static void test_all_unsent_bytes_together_have_a_bound(void **state)
+{
+    f.server.limits.out_mark_bytes = 1 << 20;
+    f.server.limits.out_memory_bytes = 32 * 1024;
+    int client = connect_client();
+    say(client, GET("/hold"));
+    send_text(f.held, "HTTP/1.1 200 X\r\n\r\n");
+    send_until_full(f.held); /* by the total, long before the mark */
+    assert_in_range(buf_len(&f.held->out), 1, 32 * 1024 + 4096);
+    assert_int_equal(gauge_get(&f.counters.out_bytes), buf_len(&f.held->out));
+    drain_client(client);
+    assert_int_equal(f.writable, 1);
+    assert_int_equal(gauge_get(&f.counters.out_bytes), 0);
+    send_until_full(f.held);
+    close(client);
+    turns_until(is_empty, NULL);
+    assert_int_equal(gauge_get(&f.counters.out_bytes),
+                     0); /* given back by a client that left, too */
+}
+
 static void test_client_that_takes_nothing_is_given_up(void **state)
 {
     f.server.limits.write_timeout_ns = NS_PER_MS;
@@ -477,6 +497,7 @@ int main(void)
         CASE(test_half_closed_client_has_left_where_it_is_not),
         CASE(test_client_that_resets_while_a_response_is_flushed_is_let_go),
         CASE(test_producer_is_told_to_wait_and_when_to_go_on),
+        CASE(test_all_unsent_bytes_together_have_a_bound),
         CASE(test_client_that_takes_nothing_is_given_up),
         CASE(test_silent_exchange_has_no_timer),
         CASE(test_unsent_continue_does_not_stop_the_clocks),
