@@ -106,10 +106,8 @@ def test_fr15_refusal_is_a_400_in_words(site, name):
     assert response.header("connection").lower() == "close"
 
 
-@pytest.mark.parametrize("name", list(BAD))
+@pytest.mark.parametrize("name", [n for n in BAD if len(BAD[n]) <= 700])  # long noise needs no second pass
 def test_fr15_one_byte_at_a_time_changes_nothing(site, name):
-    if len(BAD[name]) > 700:
-        pytest.skip("binary noise needs no second pass")
     with Connection(site.port) as c:
         c.send_bytewise(BAD[name] + SMUGGLED)
         response = c.read_response()
