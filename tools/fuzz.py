@@ -15,6 +15,10 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 
+# Targets whose library leaks: libFuzzer's own check does not heed the suppression that the target
+# states. What we leak ourselves, the corpus run of `make test` finds.
+LEAKY_LIBRARY = {"config"}
+
 
 def figure(output, name):
     found = re.search(rf"stat::{name}:\s+(\d+)", output)
@@ -29,7 +33,8 @@ def fuzz(program, seconds):
     log = BUILD / f"fuzz-{name}.log"
     for folder in grown, crashes:
         folder.mkdir(parents=True, exist_ok=True)
-    command = [program, f"-max_total_time={seconds}", "-max_len=65536", "-timeout=10",
+    extra = ["-detect_leaks=0"] if name in LEAKY_LIBRARY else []
+    command = [program, *extra, f"-max_total_time={seconds}", "-max_len=65536", "-timeout=10",
                "-rss_limit_mb=2048", "-print_final_stats=1", f"-artifact_prefix={crashes}/{name}-",
                grown, *([seeds] if seeds.is_dir() else [])]
     with open(log, "wb") as out:
