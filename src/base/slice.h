@@ -45,6 +45,15 @@ static inline struct slice slice_from(struct slice s, size_t offset)
     return offset >= s.len ? (struct slice){0} : (struct slice){s.ptr + offset, s.len - offset};
 }
 
+/* Copies the bytes to `at`, where the caller has made room, and returns the end of them. */
+static inline char *slice_put(char *at, struct slice s)
+{
+    if (s.len) {
+        memcpy(at, s.ptr, s.len);
+    }
+    return at + s.len;
+}
+
 /* ASCII case is ignored; other bytes must be equal. */
 bool slice_eq_nocase(struct slice a, struct slice b);
 

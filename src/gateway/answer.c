@@ -76,15 +76,9 @@ static size_t headers_length(const struct http_head *head)
     return total;
 }
 
-static char *put(char *at, struct slice bytes)
-{
-    memcpy(at, bytes.ptr, bytes.len);
-    return at + bytes.len;
-}
-
 static char *put_header(char *at, struct slice name, struct slice value)
 {
-    return put(put(put(put(at, name), SLICE(": ")), value), SLICE("\r\n"));
+    return slice_put(slice_put(slice_put(slice_put(at, name), SLICE(": ")), value), SLICE("\r\n"));
 }
 
 struct slice answer_headers_kept(struct arena *arena, const struct http_head *head)
@@ -105,12 +99,12 @@ struct slice answer_headers_kept(struct arena *arena, const struct http_head *he
 
 static char *put_status_line(char *at, int status)
 {
-    at = put(at, SLICE("HTTP/1.1 "));
+    at = slice_put(at, SLICE("HTTP/1.1 "));
     *at++ = (char)('0' + status / 100);
     *at++ = (char)('0' + status / 10 % 10);
     *at++ = (char)('0' + status % 10);
     *at++ = ' ';
-    return put(put(at, slice_str(http_status_text(status))), SLICE("\r\n"));
+    return slice_put(slice_put(at, slice_str(http_status_text(status))), SLICE("\r\n"));
 }
 
 static char *put_request_id(char *at, const struct stream *s)
@@ -136,7 +130,7 @@ struct slice answer_head_from(struct stream *s, const struct http_head *head, bo
     }
     at = put_request_id(at, s);
     if (is_sse) {
-        at = put(at, SLICE("cache-control: no-cache\r\nx-accel-buffering: no\r\n"));
+        at = slice_put(at, SLICE("cache-control: no-cache\r\nx-accel-buffering: no\r\n"));
     }
     return slice_of(out, (size_t)(at - out));
 }
@@ -177,7 +171,7 @@ void answer_json(struct stream *s, int status, struct slice body)
 {
     char head[512];
     char *at = put_status_line(head, status);
-    at = put(at, SLICE("content-type: application/json\r\n"));
+    at = slice_put(at, SLICE("content-type: application/json\r\n"));
     at = put_request_id(at, s);
     s->status = status;
     send_whole(s, slice_of(head, (size_t)(at - head)), body);
@@ -234,7 +228,7 @@ void answer_error(struct stream *s, const struct api_error *error)
     s->status = api_error_status(error, is_anthropic);
     s->conn->keep_alive = s->conn->keep_alive && can_keep_alive(error);
     char *at = put_status_line(head, s->status);
-    at = put(at, SLICE("content-type: application/json\r\n"));
+    at = slice_put(at, SLICE("content-type: application/json\r\n"));
     at = put_request_id(at, s);
     at = put_advice(at, sizeof head - (size_t)(at - head), error);
     struct buf body;
@@ -263,7 +257,7 @@ static char *put_refusal_headers(char *at, struct slice held, bool is_rewritten,
         name.len = name.len < when.len ? name.len : when.len;
         *says_when = *says_when || slice_eq_nocase(name, when);
         if (!is_first && !(is_type && is_rewritten)) {
-            at = put(at, line);
+            at = slice_put(at, line);
         }
         held = slice_from(held, len);
     }
@@ -305,10 +299,10 @@ void answer_last(struct stream *s)
     char *at = put_status_line(head, s->status);
     at = put_refusal_headers(at, last->headers, is_rewritten, &says_when);
     if (is_rewritten) {
-        at = put(at, SLICE("content-type: application/json\r\n"));
+        at = slice_put(at, SLICE("content-type: application/json\r\n"));
     }
     if (is_busy_status(last->status) && !says_when) {
-        at = put(at, SLICE("retry-after: 1\r\nretry-after-ms: 1000\r\n"));
+        at = slice_put(at, SLICE("retry-after: 1\r\nretry-after-ms: 1000\r\n"));
     }
     send_whole(s, slice_of(head, (size_t)(at - head)), body);
     buf_free(&rewritten);
@@ -349,7 +343,7 @@ static bool send_in_place(struct stream *s, struct slice body, bool is_end)
 {
     char *start = put_size_line_before((char *)body.ptr, body.len);
     char *end = (char *)body.ptr + body.len;
-    end = put(end, is_end ? SLICE(CHUNK_END_LAST) : SLICE(CHUNK_END));
+    end = slice_put(end, is_end ? SLICE(CHUNK_END_LAST) : SLICE(CHUNK_END));
     struct iovec piece = {start, (size_t)(end - start)};
     return http_conn_send(s->conn, &piece, 1);
 }

@@ -81,12 +81,6 @@ static struct replica *choose(struct stream *s, uint64_t now_ns)
 
 /* ---- the request towards the engine ---- */
 
-static char *put(char *at, struct slice bytes)
-{
-    memcpy(at, bytes.ptr, bytes.len);
-    return at + bytes.len;
-}
-
 static char *put_number(char *at, uint64_t number)
 {
     char digits[20];
@@ -114,16 +108,16 @@ static struct slice write_request_head(struct stream *s, const struct replica *r
     if (!head) {
         return (struct slice){0};
     }
-    char *at = put(head, SLICE("POST "));
-    at = put(put(put(at, prefix), path), out->query);
-    at = put(put(at, SLICE(" HTTP/1.1\r\nhost: ")), host);
-    at = put(put(at, SLICE("\r\nx-request-id: ")), id);
+    char *at = slice_put(head, SLICE("POST "));
+    at = slice_put(slice_put(slice_put(at, prefix), path), out->query);
+    at = slice_put(slice_put(at, SLICE(" HTTP/1.1\r\nhost: ")), host);
+    at = slice_put(slice_put(at, SLICE("\r\nx-request-id: ")), id);
     if (auth.len) {
-        at = put(put(at, SLICE("\r\nauthorization: ")), auth);
+        at = slice_put(slice_put(at, SLICE("\r\nauthorization: ")), auth);
     }
-    at = put(at, SLICE("\r\naccept-encoding: identity\r\ncontent-length: "));
-    at = put(put_number(at, out->plan.length), SLICE("\r\n"));
-    at = put(put(at, out->headers), SLICE("\r\n"));
+    at = slice_put(at, SLICE("\r\naccept-encoding: identity\r\ncontent-length: "));
+    at = slice_put(put_number(at, out->plan.length), SLICE("\r\n"));
+    at = slice_put(slice_put(at, out->headers), SLICE("\r\n"));
     return slice_of(head, (size_t)(at - head));
 }
 

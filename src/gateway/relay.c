@@ -382,16 +382,8 @@ static void stop_reading_events(struct stream *s, bool is_end)
 {
     s->reader.usage_unknown = true;
     s->mode = RELAY_RAW;
-    struct slice begun = buf_slice(&s->partial);
-    if (s->is_started) {
-        answer_more(s, begun, is_end);
-    } else {
-        answer_begin(s, begun, is_end);
-    }
+    pass_raw(s, buf_slice(&s->partial), is_end);
     buf_free(&s->partial);
-    if (is_end) {
-        succeed(s);
-    }
 }
 
 /* Room for it was made in stream_new(): what is kept is at most an event and one read. */
